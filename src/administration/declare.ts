@@ -208,8 +208,8 @@ type ExportDeclaration<Shape extends z.ZodRawShape> = Omit<Described<Shape>, 'ru
 /** In JSON Lines, each written text is empty or ends with a line break. */
 type FileType = 'application/jsonl' | 'text/csv'
 type FileName = { readonly name: string; readonly type: FileType }
-/** Resolves when more can be written. An empty text only checks whether the reader is still connected. */
-export type Write = (text: string) => Promise<void>
+/** Resolves when more can be written. An empty text only checks whether the reader is still connected. Bytes are text in UTF-8. */
+export type Write = (text: string | Buffer) => Promise<void>
 
 /** A command or query that runs on a `Host`. A query has no plan. */
 type HostDeclaration<Shape extends z.ZodRawShape> = Pick<Described<Shape>, 'action' | 'summary' | 'input'> & {

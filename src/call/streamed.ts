@@ -14,8 +14,8 @@ export type ReaderBounds = {
 
 const readerBounds: ReaderBounds = { silenceMaxMs: 20_000, graceMs: 30_000, bytesPerSecondMin: 32 * 1024 }
 
-/** Resolves when more can be written. Rejects once the answer has been abandoned. */
-export type Write = (text: string) => Promise<void>
+/** Resolves when more can be written. Rejects once the answer has been abandoned. Bytes are text in UTF-8. */
+export type Write = (text: string | Buffer) => Promise<void>
 
 /**
  * An answer that is produced in parts while it is read. If the reader is too slow or has disconnected, the answer is cut off, and
@@ -65,7 +65,7 @@ export const sendFile = async (
     try {
       await produce(async (text) => {
         const accepted = write(text)
-        if (text !== '') begin()
+        if (text.length > 0) begin()
         await accepted
       })
       begin()

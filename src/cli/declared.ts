@@ -135,9 +135,9 @@ const written = async (
     if (!json) return file.write(context, put)
     let before = '['
     const done = await file.write(context, async (lines) => {
-      if (lines === '') return
+      if (lines.length === 0) return
       // A line of JSON Lines contains no line break.
-      await put(`${before}${lines.slice(0, -1).replaceAll('\n', ',')}`)
+      await put(`${before}${lines.toString().slice(0, -1).replaceAll('\n', ',')}`)
       before = ','
     })
     await put(before === '[' ? '[]\n' : ']\n')

@@ -1,5 +1,5 @@
 import { constants } from 'node:os'
-import type { Answer, AnyDeclared, Host } from '../administration/declare.ts'
+import type { Answer, AnyDeclared, Host, Write } from '../administration/declare.ts'
 import { commandsOfNoun } from '../administration/nouns.ts'
 import { parseConfig } from '../config.ts'
 import { type Closing, createClosing } from '../foundation/closing.ts'
@@ -200,7 +200,7 @@ const progressLine = (json: boolean): { show: Host['progress']; end: () => void 
 }
 
 /** Resolves when standard output has accepted the text. */
-const write = (text: string): Promise<void> =>
+const write: Write = (text) =>
   new Promise((resolve, reject) => process.stdout.write(text, (error) => (error ? reject(error) : resolve())))
 
 /** Shows the plan on standard error and asks. Any answer except yes means no. */

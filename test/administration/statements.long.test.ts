@@ -346,6 +346,37 @@ describe('with a database', () => {
     expect(await stored()).toBe(right)
   })
 
+  test.each<[string, string, string]>([
+    ['a part is changed', "update closed_month_files set lines = 'more' where part > 0", 'first'],
+    ['a part is removed', 'delete from closed_month_files where part > 0', 'first'],
+    ['all parts are removed', 'delete from closed_month_files', 'none'],
+  ])('a stored file that changes after its check is not written further: %s', async (_, change, written) => {
+    await history(4_000)
+    const { rows: parts } = await tables.query<{ lines: Buffer }>(
+      "select lines from closed_month_files where month = '2026-01' order by part",
+    )
+    expect(parts.length).toBeGreaterThan(1)
+    const { pool, ...from } = reading()
+    let firstParts = 0
+    const query = async (text: string, values: unknown[]): Promise<unknown> => {
+      if (text.includes('closed_month_files') && values[2] === 0) firstParts++
+      if (firstParts === 2) await tables.query(change)
+      return pool.query(text, values)
+    }
+    let text = ''
+    const write = async (more: string | Buffer): Promise<void> => {
+      text += more
+    }
+    const asked = { organizationId: org, month: '2026-01', nowMs, file: { form: jsonLines, write } }
+    await expect(monthStatement({ ...from, pool: { query } as unknown as pg.Pool }, asked)).rejects.toThrow(
+      'the stored statement of 2026-01 changed while it was being read: try again',
+    )
+    const [first] = parts
+    expect(text).toBe(
+      written === 'none' || first === undefined ? '' : String(zstdDecompressSync(first.lines)),
+    )
+  })
+
   test('a file that does not match the ledger is not served, whether it is stored or not', async () => {
     await history()
     const cheaper = {

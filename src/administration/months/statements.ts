@@ -27,13 +27,13 @@ import {
 } from '../../ledger/months/months.ts'
 import { closingOf, type MonthClosing } from '../../ledger/months/pages.ts'
 import { CommandRefused } from '../../ledger/write/commit.ts'
+import type { Write } from '../declare.ts'
 import { InputFault } from '../input.ts'
 import { missingLedger } from '../ledgers/ledgers.ts'
 
 export type StatementFile = {
   readonly form: StatementForm
-  /** Resolves when more can be written. */
-  readonly write: (text: string) => Promise<void>
+  readonly write: Write
 }
 
 export type MonthStatement = {
@@ -136,13 +136,25 @@ export const monthStatement = async (
   const isStored = file === null ? onLines === undefined : file.form === jsonLines
   if (pool === undefined || closing?.month !== month || !isStored)
     return statementFromLog(foundation, request)
-  if ((await readStored(pool, request)).digest !== closing.closed.digest)
+  const { digest } = closing.closed
+  let stored = await readStored(storedParts(pool, request))
+  if (stored.digest !== digest) {
     await storeStatement({ ...foundation, pool }, request)
-  const { digest, foot } = await readStored(pool, request, file?.write)
-  if (digest !== closing.closed.digest)
-    throw new CommandRefused(`the stored statement of ${month} changed while it was being read: try again`)
+    stored = await readStored(storedParts(pool, request))
+  }
+  const changed = (): CommandRefused =>
+    new CommandRefused(`the stored statement of ${month} changed while it was being read: try again`)
+  if (stored.digest !== digest) throw changed()
+  if (file !== null) {
+    let parts = 0
+    for await (const part of storedParts(pool, request)) {
+      if (digestOf(part) !== stored.parts[parts++]) throw changed()
+      await file.write(await unpacked(part))
+    }
+    if (parts < stored.parts.length) throw changed()
+  }
   const head = await headOf(foundation, request)
-  return { head, summary: summaryOf(foot), closing, through: closing.through, begun: true }
+  return { head, summary: summaryOf(stored.foot), closing, through: closing.through, begun: true }
 }
 
 type StoredMonth = Pick<StatementRequest, 'organizationId' | 'month'>
@@ -151,10 +163,12 @@ type StoredMonth = Pick<StatementRequest, 'organizationId' | 'month'>
 const partCharsMax = 1_000_000
 /** A part of a single page can be longer than `partCharsMax`, but no part that this service stores is longer than this. */
 const partBytesMax = 64_000_000
+const partsPerRead = 4
 const compress = promisify(zstdCompress)
 const decompress = promisify(zstdDecompress)
-/** With the usual small pieces, decompressing a part takes several times as long. */
-const unpacking = { chunkSize: 2 * partCharsMax, maxOutputLength: partBytesMax }
+/** Most parts fit into one piece. With the usual small pieces, decompressing takes several times as long. */
+const unpacking = { chunkSize: partCharsMax, maxOutputLength: partBytesMax }
+const unpacked = (part: Buffer): Promise<Buffer> => decompress(part, unpacking)
 
 /** Stores the file of a closed month. Throws `CommandRefused` if the file does not have the digest of the closing. */
 export const storeStatement = async (
@@ -172,7 +186,7 @@ export const storeStatement = async (
     )
     text = ''
   }
-  const write = async (more: string): Promise<void> => {
+  const write: Write = async (more) => {
     if (text !== '' && text.length + more.length > partCharsMax) await flush()
     text += more
   }
@@ -190,33 +204,46 @@ export const storeStatement = async (
   )
 }
 
-/**
- * Reads the stored file of a month. The digest proves that the file is complete; it is empty if a part cannot be decompressed. `foot` is
- * the last line.
- */
-const readStored = async (
+/** The compressed parts of a stored file. Only a few are in memory. */
+async function* storedParts(
   pool: NonNullable<Reading['pool']>,
   { organizationId, month }: StoredMonth,
-  write?: (text: string) => Promise<void>,
-): Promise<{ digest: string; foot: string }> => {
-  const hash = createHash('sha256')
-  let last = Buffer.alloc(0)
-  for (let part = 0; ; part++) {
+): AsyncGenerator<Buffer> {
+  for (let from = 0; ; from += partsPerRead) {
     const { rows } = await pool.query<{ lines: Buffer }>(
-      'select lines from closed_month_files where organization_id = $1 and month = $2 and part = $3',
-      [organizationId, month, part],
+      `select lines from closed_month_files where organization_id = $1 and month = $2 and part >= $3 and part < $4
+       order by part`,
+      [organizationId, month, from, from + partsPerRead],
     )
-    const [row] = rows
-    if (row === undefined) {
-      const foot = last.subarray(last.lastIndexOf('\n', -2) + 1).toString()
-      return { digest: hash.digest('base64url'), foot }
-    }
-    const lines = await decompress(row.lines, unpacking).catch(() => null)
-    if (lines === null) return { digest: '', foot: '' }
-    last = lines
-    hash.update(lines)
-    await write?.(lines.toString())
+    for (const { lines } of rows) yield lines
+    if (rows.length < partsPerRead) return
   }
+}
+
+type StoredFile = {
+  /** Proves that the file is complete; empty if a part cannot be decompressed. */
+  readonly digest: string
+  /** The last line. */
+  readonly foot: string
+  /** The digests of the compressed parts. */
+  readonly parts: readonly string[]
+}
+
+const digestOf = (part: Buffer): string => createHash('sha256').update(part).digest('base64url')
+
+const readStored = async (compressed: AsyncIterable<Buffer>): Promise<StoredFile> => {
+  const whole = createHash('sha256')
+  const parts: string[] = []
+  let last: Buffer = Buffer.alloc(0)
+  for await (const part of compressed) {
+    const lines = await unpacked(part).catch(() => null)
+    if (lines === null) return { digest: '', foot: '', parts }
+    parts.push(digestOf(part))
+    whole.update(lines)
+    last = lines
+  }
+  const foot = last.subarray(last.lastIndexOf('\n', -2) + 1).toString()
+  return { digest: whole.digest('base64url'), foot, parts }
 }
 
 const headOf = async (
