@@ -3,8 +3,9 @@ import pg from 'pg'
 import { parseCredits } from '../../src/billing/money.ts'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import { createRequestIds } from '../../src/call/request-id.ts'
-import { chain } from '../../src/event-log/hash-chain.ts'
-import type { NewEvent } from '../../src/event-log/port.ts'
+import { chain, digestAfter } from '../../src/event-log/hash-chain.ts'
+import { decodeLedgerEvent } from '../../src/event-log/ledger-event.ts'
+import type { NewEvent, RecordedEvent } from '../../src/event-log/port.ts'
 import { packSegment, type Segment } from '../../src/event-log/postgres/segment.ts'
 import { encodeEvent, eventIdOf } from '../../src/event-log/stored-event.ts'
 import type { LedgerEvent } from '../../src/events/catalogue.ts'
@@ -54,9 +55,16 @@ export const openHistories = (url: string, organizationIds: readonly string[]) =
   const ledgers = organizationIds.map((organizationId) => ({ organizationId, at: 0 }))
   const histories = new Map<string, ReturnType<typeof history>>()
   return {
-    /** Adds `events` to each ledger. `from` is the time of the first added call; all added calls are before `to`. */
-    grow: (events: number, { from, to }: { readonly from: number; readonly to: number }): Promise<number> =>
+    /**
+     * Adds `events` to each ledger. `from` is the time of the first added call; all added calls are before `to`. `between`: the events that
+     * the service has appended to the only ledger since the last calls.
+     */
+    grow: (
+      events: number,
+      { from, to, between = [] }: { readonly from: number; readonly to: number } & Pick<Pace, 'between'>,
+    ): Promise<number> =>
       written(url, async (client) => {
+        for (const ledger of ledgers) ledger.at += between.length
         const everyMs = Math.floor((to - from) / events)
         const perWrite = eventsPerAppend * Math.ceil(eventsPerWrite / eventsPerAppend / ledgers.length)
         let count = 0
@@ -68,7 +76,7 @@ export const openHistories = (url: string, organizationIds: readonly string[]) =
             const batch = take(
               next,
               Math.min(perWrite, left),
-              left === events ? { from, everyMs } : undefined,
+              left === events ? { from, everyMs, between } : undefined,
             )
             const made = appendsOf(organizationId, batch, ledger.at)
             ledger.at += batch.length
@@ -94,7 +102,12 @@ const written = async (url: string, work: (client: pg.Client) => Promise<number>
   }
 }
 
-type Pace = { readonly from: number; readonly everyMs: number }
+type Pace = {
+  readonly from: number
+  readonly everyMs: number
+  /** Events that the service has appended since the last calls of this history. */
+  readonly between?: readonly RecordedEvent[]
+}
 
 /** Takes this many events, or one more so that a call and its charge are not separated. */
 const take = (calls: ReturnType<typeof history>, count: number, pace?: Pace): NewEvent[] => {
@@ -179,6 +192,10 @@ function* history(
     if (given === undefined) continue
     everyMs = given.everyMs
     atMs = Math.max(atMs, given.from)
+    for (const event of given.between ?? []) {
+      evolve(account, decodeLedgerEvent(event) as LedgerEvent, event.revision)
+      account.digest = digestAfter(event)
+    }
   }
 }
 
