@@ -201,7 +201,7 @@ export const allAccounts = (): Query<{ organization_id: string }> => ({
   values: [],
 })
 
-export type ExpirableLotRow = { organization_id: string; grant_id: string; expires_at: Date }
+type ExpirableLotRow = { organization_id: string; grant_id: string; expires_at: Date }
 
 /**
  * The lots that have expired by `nowMs` and are not empty, for the job that writes them off. The oldest lot of each organization comes

@@ -159,7 +159,7 @@ export const correctionsAfter = (
   values: [organizationId, revision, chargeId, max],
 })
 
-export type CallPlaceRow = { indexed: string; revision: string | null }
+type CallPlaceRow = { indexed: string; revision: string | null }
 
 /**
  * The revisions of a request's calls in a ledger, and the revision up to which the rows contain the ledger (−1 if not at all). If the

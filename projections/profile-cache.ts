@@ -194,7 +194,7 @@ export const profileOf = (hmac: string): Query<ProfileAliasRow> => ({
   values: [hmac],
 })
 
-export type SubjectAliasRow = { subject_id: string; hmac: string; kind: string; verified_at: Date | null }
+type SubjectAliasRow = { subject_id: string; hmac: string; kind: string; verified_at: Date | null }
 
 /** The identifiers of a subject. */
 export const aliasesOf = (subjectId: string): Query<SubjectAliasRow> => ({

@@ -5,6 +5,7 @@ import {
   idempotentCalls,
 } from '../../projections/ledger-lines.ts'
 import { createGathering, type Gathering } from '../concurrency/gathering.ts'
+import { rowsOf } from '../concurrency/query.ts'
 import type { EventLog } from '../event-log/port.ts'
 import { decodeEvent, eventIdOf } from '../event-log/stored-event.ts'
 import { ledgerStream } from '../events/streams.ts'
@@ -75,8 +76,7 @@ export const createKeyLookup = ({
     ...sharedStatements('look-ups of Idempotency-Keys'),
     run: async (take) => {
       const asks = take()
-      const { text, values } = idempotentCalls(asks)
-      const { rows: found } = await pool.query<IdempotentCallRow>(text, [...values])
+      const found = await rowsOf(pool, idempotentCalls(asks))
       const byAsk = asks.map((): IdempotentCallRow[] => [])
       for (const row of found) byAsk[Number(row.ask)]?.push(row)
       return byAsk

@@ -4,6 +4,7 @@ import { type UsageGroup, type UsageGroupRow, usageBetween } from '../../project
 import { formatCredits } from '../billing/money.ts'
 import { priceBookOf } from '../billing/price-book.ts'
 import { standingBooks } from '../billing/prices.ts'
+import { rowsOf } from '../concurrency/query.ts'
 import type { EventLog } from '../event-log/port.ts'
 import { type Checkpoints, requestCheckpoint } from '../event-log/tree/checkpoints.ts'
 import { type Receipt, receiptOf } from '../event-log/tree/receipt.ts'
@@ -91,8 +92,7 @@ export const ownBalance = async (
   atMs: number,
 ): Promise<OwnBalance> => {
   const account = await ledger.account(organizationId)
-  const { text, values } = thresholdOf(organizationId)
-  const [row] = (await pool.query<{ amount_micro: string | null }>(text, [...values])).rows
+  const [row] = await rowsOf(pool, thresholdOf(organizationId))
   const threshold = row?.amount_micro ?? null
   const { revision, overdraftLimit } = account
   const [last] = await eventLog.read(ledgerStream(organizationId), { from: revision, max: 1 })
@@ -142,8 +142,7 @@ export const ownUsage = async (
 ): Promise<OwnUsage> => {
   // The head is read before the rows, so that rows at this position or later contain everything recorded before the query.
   const head = await eventLog.head()
-  const { text, values } = usageBetween(organizationId, { from, to, groupBy, max: usageGroupsMax })
-  const { rows } = await pool.query<UsageGroupRow>(text, [...values])
+  const rows = await rowsOf(pool, usageBetween(organizationId, { from, to, groupBy, max: usageGroupsMax }))
   const position = BigInt(rows[0]?.position ?? 0)
   const last = position >= head ? null : await eventLog.at(position)
   const groups = rows.flatMap(({ name, ...row }) => (name === null ? [] : [{ name, ...figuresOf([row]) }]))

@@ -3,6 +3,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import { valuesOf } from '../administration/declare.ts'
 import { choice, credits, id } from '../administration/fields.ts'
+import { rowsOf } from '../concurrency/query.ts'
 import { capability } from '../events/capabilities.ts'
 import { type CallFilters, organizationOfKey, callsPage as pageOfCalls, placeIn } from './calls.ts'
 import { amount, csvOf, sendCsv } from './csv.ts'
@@ -19,7 +20,7 @@ import {
 import { callFields, callLabels, callOutcomes, callsPage } from './pages/calls.ts'
 import { rangeAsked, rangeOrFault } from './pages/ranges.ts'
 import { organizationMeant } from './picking.ts'
-import { type AccountRow, dayOf, keysOf, rowsOf } from './queries.ts'
+import { type AccountRow, dayOf, keysOf } from './queries.ts'
 import { type Range, rangeQuery } from './ranges.ts'
 
 const pageCalls = 50

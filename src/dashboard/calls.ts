@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import type { Query } from '../../projections/projection.ts'
 import { linePlaces } from '../administration/ledgers/line-places.ts'
-import { rowsOf } from './queries.ts'
+import { rowsOf } from '../concurrency/query.ts'
 
 /** Queries for pages of calls, newest first, from the lines of statements. */
 

@@ -1,12 +1,12 @@
 import type { FastifyRequest } from 'fastify'
 import { reasonOf } from '../administration/checks/check.ts'
 import { type Demo, readDemo } from '../administration/seed.ts'
+import { rowsOf } from '../concurrency/query.ts'
 import { permission } from '../events/capabilities.ts'
 import { curlOf, firstRequest } from './first-call.ts'
 import { isFromLocalDemo } from './given-password.ts'
 import { anyOtherKey, newestCall } from './overview-queries.ts'
 import type { Dashboard } from './page.ts'
-import { rowsOf } from './queries.ts'
 
 /** The first steps of a new installation. Read models show the completed steps. */
 

@@ -1,6 +1,6 @@
 import type pg from 'pg'
+import { rowsOf } from '../concurrency/query.ts'
 import { type LowBalanceRow, lowBalances, type UnpaidRow, unpaidCalls } from './overview-queries.ts'
-import { rowsOf } from './queries.ts'
 import { type Range, stepMs, timesOf } from './ranges.ts'
 import {
   type CodeRow,

@@ -4,11 +4,6 @@ import { balanceMicro, namesOf } from '../administration/organizations/organizat
 
 /** Queries for pages. Each returns a limited number of rows and uses an index. */
 
-export const rowsOf = async <Row extends pg.QueryResultRow>(
-  pool: pg.Pool,
-  { text, values }: Query<Row>,
-): Promise<Row[]> => (await pool.query<Row>(text, [...values])).rows
-
 /** The condition for organizations that pay. Totals over organizations do not include test organizations, whose credits are not money. */
 export const pays = String.raw`organization_id not like 'org\_test\_%'`
 

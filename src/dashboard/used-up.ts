@@ -1,5 +1,6 @@
 import type pg from 'pg'
-import { type AccountRow, lotsOf, rowsOf } from './queries.ts'
+import { rowsOf } from '../concurrency/query.ts'
+import { type AccountRow, lotsOf } from './queries.ts'
 import { burned } from './usage-queries.ts'
 
 const lotsMax = 1_000

@@ -1,6 +1,6 @@
 import pg from 'pg'
 import type { Logger } from 'pino'
-import { type ExpirableLotRow, expirableLots } from '../../projections/accounts.ts'
+import { expirableLots } from '../../projections/accounts.ts'
 import { unbalancedAccounts } from '../../projections/ledger-lines.ts'
 import { createActs } from '../administration/acts.ts'
 import { uniqueCommandKey } from '../administration/credits/credits.ts'
@@ -15,6 +15,7 @@ import {
   type SealedStore,
   usualJobSecondsMax,
 } from '../call/capability.ts'
+import { rowsOf } from '../concurrency/query.ts'
 import { decodeEvent } from '../event-log/stored-event.ts'
 import { askedCheckpointJob } from '../event-log/tree/checkpoints.ts'
 import type { LogFault, VerifiedUpTo } from '../event-log/verify/verify-log.ts'
@@ -114,8 +115,7 @@ export const expireCredits = async (
   { maxMs = writeOffMaxMs }: { readonly maxMs?: number } = {},
 ): Promise<number> => {
   const startedAt = performance.now()
-  const { text, values } = expirableLots({ nowMs, max: lotsMax })
-  const { rows } = await pool.query<ExpirableLotRow>(text, [...values])
+  const rows = await rowsOf(pool, expirableLots({ nowMs, max: lotsMax }))
   const failed = new Map<string, unknown>()
   let checked = 0
   for (const { organization_id, grant_id, expires_at } of rows) {
@@ -247,8 +247,7 @@ export const reconcile = async (url: string, logger: Logger): Promise<Unbalanced
       `select 1 from projection_checkpoints where name in ('accounts', 'ledger_lines') group by position having count(*) = 2`,
     )
     if (positions.rows.length === 0) return null
-    const { text, values } = unbalancedAccounts()
-    const { rows } = await client.query<Unbalanced>(text, [...values])
+    const rows = await rowsOf(client, unbalancedAccounts())
     if (rows.length > 0) logger.fatal({ accounts: rows }, 'reconciliation: statements and balances disagree')
     return rows
   } finally {

@@ -4,6 +4,7 @@ import { apiKeys, keysOnlyInRows } from '../../projections/api-keys.ts'
 import { ledgerLines, linesOnlyInRows } from '../../projections/ledger-lines.ts'
 import { profileCache, profilesOnlyInLog } from '../../projections/profile-cache.ts'
 import type { Projection, Query, TableName } from '../../projections/projection.ts'
+import { rowsOf } from '../concurrency/query.ts'
 import { nextTable } from './tables.ts'
 
 /**
@@ -24,19 +25,21 @@ export const onlyInRows = async (
   client: pg.ClientBase,
   projections: readonly Projection[],
 ): Promise<OnlyInRows[]> => {
-  const rowsOf = async <Row extends pg.QueryResultRow>(
+  const lostFrom = async <Row extends pg.QueryResultRow>(
     projection: Projection,
     query: (live: TableName, next: TableName) => Query<Row>,
   ): Promise<Row[]> => {
     const rebuilt = projections.find(({ name }) => name === projection.name)
     if (rebuilt === undefined) return []
     // The live tables can be those of an older version, to which the views refer.
-    const { text, values } = query((view) => view, nextTable(rebuilt))
-    return (await client.query<Row>(text, [...values])).rows
+    return rowsOf(
+      client,
+      query((view) => view, nextTable(rebuilt)),
+    )
   }
-  const keys = await rowsOf(apiKeys, keysOnlyInRows)
-  const profiles = await rowsOf(profileCache, profilesOnlyInLog)
-  const lines = await rowsOf(ledgerLines, linesOnlyInRows)
+  const keys = await lostFrom(apiKeys, keysOnlyInRows)
+  const profiles = await lostFrom(profileCache, profilesOnlyInLog)
+  const lines = await lostFrom(ledgerLines, linesOnlyInRows)
   const nothing = { organization_id: null, at: null, amount_micro: null }
   return [
     ...keys.map(({ what, key_id, organization_id, at }) => ({

@@ -8,6 +8,7 @@ import { createOverload, createSheddingLog, type Overload } from '../call/overlo
 import { createRefusedCalls } from '../call/refused-calls.ts'
 import { createRequestIds } from '../call/request-id.ts'
 import { createUnauthenticatedRequests } from '../call/unauthenticated.ts'
+import { rowsOf } from '../concurrency/query.ts'
 import type { Config } from '../config.ts'
 import type { Closing } from '../foundation/closing.ts'
 import type { Foundation } from '../foundation/foundation.ts'
@@ -97,8 +98,7 @@ export const openCalls = async ({
 /** Returns the ids of the keys to load at the start. Other keys are looked up when they are first used, but only at a limited rate. */
 const listedKeys = async ({ pool }: Foundation, logger: Logger): Promise<string[]> => {
   try {
-    const { text, values } = keyIds()
-    return (await pool.query<{ key_id: string }>(text, [...values])).rows.map(({ key_id }) => key_id)
+    return (await rowsOf(pool, keyIds())).map(({ key_id }) => key_id)
   } catch (error) {
     logger.error({ err: error }, 'the rows of api_keys cannot be read; run "projection rebuild api_keys"')
     return []

@@ -2,12 +2,14 @@
  * A scheduled job writes off expired lots. They have no value after their expiry, according to this process's clock, not the
  * database's.
  */
+
 import { randomUUID } from 'node:crypto'
 import { expect, test, vi } from 'vitest'
 import { balance } from '../../src/administration/credits/credits.ts'
 import { organizationsAfter } from '../../src/administration/organizations/organizations.ts'
 import { formatCredits, parseCredits } from '../../src/billing/money.ts'
-import { accountOf, lotsOf, rowsOf } from '../../src/dashboard/queries.ts'
+import { rowsOf } from '../../src/concurrency/query.ts'
+import { accountOf, lotsOf } from '../../src/dashboard/queries.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 import { expireCredits } from '../../src/jobs/own-jobs.ts'
 import { houseForFile } from '../support/house.ts'

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { callsOfRequest, lastLineOf } from '../../../projections/statement-lines.ts'
 import { formatCredits, type MicroCredits, parseCredits } from '../../billing/money.ts'
+import { rowsOf } from '../../concurrency/query.ts'
 import type { RecordedEvent } from '../../event-log/port.ts'
 import { type DecodedEvent, decodeEvent, eventIdOf } from '../../event-log/stored-event.ts'
 import type { CreditAdjusted, ReferenceReserved } from '../../events/credits.ts'
@@ -306,10 +307,7 @@ const findCall = async (
       'request',
       `"${requestId}" is not a request id: 26 characters, as in X-Request-Id, such as 01M7YKBQZN92PN3ABTVNQE6E12`,
     )
-  const places = callsOfRequest(requestId, organizationId ?? null)
-  const { rows } = await pool.query<{ organization_id: string; revision: string }>(places.text, [
-    ...places.values,
-  ])
+  const rows = await rowsOf(pool, callsOfRequest(requestId, organizationId ?? null))
   let found: FoundCall | null = null
   for (const { organization_id, revision } of rows) {
     const there = await callAt(
@@ -325,8 +323,7 @@ const findCall = async (
       `no statement contains a call with the request id ${requestId}; to search a ledger itself, add --org ORGANIZATION`,
     )
   }
-  const last = lastLineOf(organizationId)
-  const [line] = (await pool.query<{ revision: string | null }>(last.text, [...last.values])).rows
+  const [line] = await rowsOf(pool, lastLineOf(organizationId))
   const from = line?.revision == null ? 0 : Number(line.revision) + 1
   const read =
     (await readFor({ eventLog }, { organizationId, requestId, from })) ??

@@ -1,4 +1,5 @@
 import { type AuditFilter, type AuditRow, auditPage } from '../../../projections/audit.ts'
+import { rowsOf } from '../../concurrency/query.ts'
 import { decodeEvent } from '../../event-log/stored-event.ts'
 import { isAudited } from '../../events/audited.ts'
 import { keyStream, organizationOfStream } from '../../events/streams.ts'
@@ -46,8 +47,7 @@ export async function* auditEntries(
     )
   let after = from
   for (let left = max; left > 0; ) {
-    const { text, values } = auditPage(filter, { after, max: Math.min(left, pageMax) })
-    const { rows } = await pool.query<AuditRow>(text, [...values])
+    const rows = await rowsOf(pool, auditPage(filter, { after, max: Math.min(left, pageMax) }))
     for (let i = 0; i < rows.length; i += readsMax)
       yield* await Promise.all(rows.slice(i, i + readsMax).map((row) => entryOf(eventLog, row)))
     left -= rows.length

@@ -156,33 +156,25 @@ const selected = `
    where j.name = $1`
 
 /** Returns no rows until the first process that uses the queue has created its tables. */
-const rowsOf = async (
+const worksWhere = async (
   pool: Pick<pg.Pool, 'query'>,
-  text: string,
-  values: readonly unknown[],
-): Promise<Row[]> => {
+  rest: string,
+  value: string | number,
+): Promise<LongWork[]> => {
   if (!(await queueMade(pool))) return []
-  const { rows } = await pool.query<Row>(text, [...values])
-  return rows
+  const { rows } = await pool.query<Row>(`${selected} ${rest}`, [longWorkQueue, value])
+  return rows.map(longWorkOf)
 }
 
 const uuidForm = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
 /** The work with this id; null if the work does not exist, or ended more than a week ago. */
-export const longWork = async (pool: Pick<pg.Pool, 'query'>, id: string): Promise<LongWork | null> => {
-  if (!uuidForm.test(id)) return null
-  const [row] = await rowsOf(pool, `${selected} and j.id = $2`, [longWorkQueue, id])
-  return row === undefined ? null : longWorkOf(row)
-}
+export const longWork = async (pool: Pick<pg.Pool, 'query'>, id: string): Promise<LongWork | null> =>
+  uuidForm.test(id) ? ((await worksWhere(pool, 'and j.id = $2', id))[0] ?? null) : null
 
 /** Long-running work, newest first. */
-export const longWorks = async (pool: Pick<pg.Pool, 'query'>, max: number): Promise<LongWork[]> => {
-  const rows = await rowsOf(pool, `${selected} order by j.created_on desc, j.id limit $2`, [
-    longWorkQueue,
-    max,
-  ])
-  return rows.map(longWorkOf)
-}
+export const longWorks = (pool: Pick<pg.Pool, 'query'>, max: number): Promise<LongWork[]> =>
+  worksWhere(pool, 'order by j.created_on desc, j.id limit $2', max)
 
 const longWorkOf = (row: Row): LongWork => {
   const outcome = row.state === 'completed' ? (JSON.parse(row.outcome ?? 'null') as LongWorkOutcome) : null

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { z } from 'zod'
 import { type ApiKeyRow, keysAfter } from '../../../projections/api-keys.ts'
+import { rowsOf } from '../../concurrency/query.ts'
 import { permission } from '../../events/capabilities.ts'
 import type { KeyLimits } from '../../events/keys.ts'
 import { keyId as keyIdForm } from '../../events/primitives.ts'
@@ -449,8 +450,7 @@ const listAll = pagedList({
       if (organizationId !== null) await balance(foundation, organizationId)
       await caughtUp()
     }
-    const { text, values } = keysAfter(organizationId, { after: cursor, max: max + 1 })
-    const { rows } = await foundation.pool.query<ApiKeyRow>(text, [...values])
+    const rows = await rowsOf(foundation.pool, keysAfter(organizationId, { after: cursor, max: max + 1 }))
     return pageUpTo(
       rows.map((row) => keyJson(row, Date.now())),
       { max, cursor: 'api_key_id' },

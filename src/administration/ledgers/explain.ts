@@ -1,6 +1,7 @@
 import { organizationsOfRequest } from '../../../projections/ledger-index.ts'
 import { priceBookOf } from '../../billing/price-book.ts'
 import { standingBooks } from '../../billing/prices.ts'
+import { rowsOf } from '../../concurrency/query.ts'
 import { StreamMissing } from '../../event-log/port.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
 import { type CallEvidence, FarBehind, findCall } from '../../ledger/explain/call-evidence.ts'
@@ -85,7 +86,6 @@ const evidenceOf = async (
 }
 
 const organizationsByRows = async ({ pool }: Foundation, requestId: string): Promise<string[]> => {
-  const { text, values } = organizationsOfRequest(requestId, organizationsMax)
-  const { rows } = await pool.query<{ organization_id: string }>(text, [...values])
+  const rows = await rowsOf(pool, organizationsOfRequest(requestId, organizationsMax))
   return rows.map(({ organization_id }) => organization_id)
 }

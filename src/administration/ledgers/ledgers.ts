@@ -1,9 +1,10 @@
 import { allAccounts } from '../../../projections/accounts.ts'
-import { type AccountRow, accountSnapshots, sealedState } from '../../../projections/sealed-account.ts'
+import { accountSnapshots, sealedState } from '../../../projections/sealed-account.ts'
 import { lastLineOf } from '../../../projections/statement-lines.ts'
 import type { MicroCredits } from '../../billing/money.ts'
 import { priceBookOf } from '../../billing/price-book.ts'
 import { standingBooks } from '../../billing/prices.ts'
+import { rowsOf } from '../../concurrency/query.ts'
 import { type EventLog, EventsUnreadable, type RecordedEvent, StreamMissing } from '../../event-log/port.ts'
 import { openablePages } from '../../event-log/read-openable.ts'
 import { decodeEvent } from '../../event-log/stored-event.ts'
@@ -172,13 +173,11 @@ const witnessesOf = async (
   organizationId: string,
 ): Promise<{ witnesses: LedgerWitness[]; accountRow: VerifiedLedger['accountRow'] }> => {
   const witnesses: LedgerWitness[] = []
-  const snapshot = accountSnapshots([organizationId])
-  const [row] = (await pool.query<AccountRow>(snapshot.text, [...snapshot.values])).rows
+  const [row] = await rowsOf(pool, accountSnapshots([organizationId]))
   const sealed = row !== undefined && sealedState(row, secrets.rowSeal) !== null
   if (row !== undefined && sealed)
     witnesses.push({ name: 'its row in accounts', revision: Number(row.revision), digest: row.digest })
-  const lines = lastLineOf(organizationId)
-  const [last] = (await pool.query<{ revision: string | null }>(lines.text, [...lines.values])).rows
+  const [last] = await rowsOf(pool, lastLineOf(organizationId))
   if (last !== undefined && last.revision !== null)
     witnesses.push({ name: 'its statement', revision: Number(last.revision) })
   return { witnesses, accountRow: row === undefined ? 'none' : sealed ? 'sealed' : 'changed' }
@@ -186,8 +185,7 @@ const witnessesOf = async (
 
 /** Every organization with a ledger in the event log or the read models. */
 export const organizationsOf = async ({ eventLog, pool }: Foundation): Promise<string[]> => {
-  const { text, values } = allAccounts()
-  const { rows } = await pool.query<{ organization_id: string }>(text, [...values])
+  const rows = await rowsOf(pool, allAccounts())
   const streams = await eventLog.streams(ledgerStream(''))
   const named = streams.map((stream) => organizationOfStream(stream) ?? stream)
   return [...new Set([...rows.map(({ organization_id }) => organization_id), ...named])].sort()

@@ -1,6 +1,7 @@
 import type pg from 'pg'
 import { lastLineOf } from '../../../projections/statement-lines.ts'
 import { closableAfterMs } from '../../billing/months.ts'
+import { rowsOf } from '../../concurrency/query.ts'
 
 /**
  * Finds the lines of a time range in a statement by binary search. Lines are stored in the order of their times, except for late lines, whose
@@ -38,8 +39,7 @@ export const linePlaces = async (
 
 /** The last revision that has a line; null if the ledger has no lines. */
 export const lastLine = async (pool: pg.Pool, organizationId: string): Promise<bigint | null> => {
-  const { text, values } = lastLineOf(organizationId)
-  const { rows } = await pool.query<{ revision: string | null }>(text, [...values])
+  const rows = await rowsOf(pool, lastLineOf(organizationId))
   return rows[0]?.revision == null ? null : BigInt(rows[0].revision)
 }
 

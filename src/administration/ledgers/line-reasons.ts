@@ -1,4 +1,5 @@
 import { chargedCallsAt, chargedCallsNear } from '../../../projections/statement-lines.ts'
+import { rowsOf } from '../../concurrency/query.ts'
 import { EventsUnreadable, Unavailable } from '../../event-log/port.ts'
 import { pagesOf } from '../../event-log/read-stream.ts'
 import { type DecodedEvent, decodeEvent, EventDataError, eventIdOf } from '../../event-log/stored-event.ts'
@@ -130,10 +131,8 @@ const correctedCalls = async (
     ...(near.length === 0 ? [] : [chargedCallsNear(organizationId, near, callsMax)]),
   ]
   const calls = new Map<string, string>()
-  for (const { text, values } of queries) {
-    const { rows } = await pool.query<{ request_id: string; charge_id: string | null }>(text, [...values])
-    for (const { request_id, charge_id } of rows)
+  for (const query of queries)
+    for (const { request_id, charge_id } of await rowsOf(pool, query))
       calls.set(charge_id ?? eventIdOf(organizationId, request_id, 1), request_id)
-  }
   return calls
 }

@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import type { Query } from '../../../projections/projection.ts'
 import { formatCredits } from '../../billing/money.ts'
+import { rowsOf } from '../../concurrency/query.ts'
 import { callOutcome } from '../../events/calls.ts'
 import { capability } from '../../events/capabilities.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
@@ -147,8 +148,7 @@ const linesPage = async (
   const below = before === null ? BigInt(places?.last ?? last ?? 0n) + 1n : BigInt(before)
   const first = BigInt(places?.first ?? 0n)
   const above = below - lookedMax > first ? below - lookedMax : first
-  const { text, values } = statementLines(asked, { first: above, below, max: max + 1 })
-  const { rows } = await pool.query<LineRow>(text, [...values])
+  const rows = await rowsOf(pool, statementLines(asked, { first: above, below, max: max + 1 }))
   const shown = rows.slice(0, max)
   const reasons = await lineReasons({ eventLog, pool }, { organizationId: id, role }, shown)
   const next = rows.length > max ? (shown.at(-1)?.revision ?? null) : above > first ? String(above) : null

@@ -1,9 +1,10 @@
 import { LRUCache } from 'lru-cache'
-import { type AccountRow, accountSnapshots, sealedState } from '../../../projections/sealed-account.ts'
+import { accountSnapshots, sealedState } from '../../../projections/sealed-account.ts'
 import { type LinesRange, lineSums, linesOf } from '../../../projections/statement-lines.ts'
 import { formatCredits, type MicroCredits, parseCredits } from '../../billing/money.ts'
 import { priceBookOf } from '../../billing/price-book.ts'
 import { standingBooks } from '../../billing/prices.ts'
+import { rowsOf } from '../../concurrency/query.ts'
 import { type EventLog, logStart, type Position } from '../../event-log/port.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
 import {
@@ -120,8 +121,7 @@ const accountRow = async (
   { pool, secrets }: Pick<Foundation, 'pool' | 'secrets'>,
   organizationId: string,
 ): Promise<AccountRowRead | null> => {
-  const { text, values } = accountSnapshots([organizationId])
-  const [row] = (await pool.query<AccountRow>(text, [...values])).rows
+  const [row] = await rowsOf(pool, accountSnapshots([organizationId]))
   if (row === undefined) return null
   const lots = row.lots.reduce((sum, { remaining_micro }) => sum + BigInt(remaining_micro), 0n)
   const totals = {
@@ -154,8 +154,7 @@ const comparing =
   (pool: Foundation['pool'], organizationId: string, range: { fromMs: number; toMs: number }) =>
   async ({ from, to, lines, sums, skuOf }: ComparedPage): Promise<readonly string[]> => {
     const of: LinesRange = { from, to, ...range }
-    const query = lineSums(organizationId, of)
-    const { rows } = await pool.query<NonNullable<(typeof query)['row']>>(query.text, [...query.values])
+    const rows = await rowsOf(pool, lineSums(organizationId, of))
     const groups: Group[] = rows.map((row) => ({
       ...row,
       lines: unspaced(row.lines),
@@ -205,8 +204,7 @@ const lineDifferences = async (
   range: LinesRange,
   lines: readonly ExpectedLine[],
 ): Promise<string[]> => {
-  const query = linesOf(organizationId, range)
-  const { rows } = await pool.query<NonNullable<(typeof query)['row']>>(query.text, [...query.values])
+  const rows = await rowsOf(pool, linesOf(organizationId, range))
   const rowAt = new Map(
     rows.filter(({ kind }) => counted.has(kind)).map((row) => [Number(row.revision), row]),
   )

@@ -12,6 +12,7 @@ import {
 } from '../../billing/months.ts'
 import type { StatementLine, StatementSummary } from '../../billing/statement.ts'
 import { jsonLines, type StatementForm, type StatementHead, summaryOf } from '../../billing/statement-file.ts'
+import { rowsOf } from '../../concurrency/query.ts'
 import { StreamMissing } from '../../event-log/port.ts'
 import { decodeEvent } from '../../event-log/stored-event.ts'
 import { ledgerStream } from '../../events/streams.ts'
@@ -79,8 +80,7 @@ async function* closingsOf(
   organizationId: string,
 ): AsyncGenerator<MonthClosing> {
   if (pool === undefined) return
-  const { text, values } = monthClosings(organizationId)
-  const { rows } = await pool.query<{ position: string }>(text, [...values])
+  const rows = await rowsOf(pool, monthClosings(organizationId))
   for (const { position } of rows) {
     const event = await eventLog.at(BigInt(position))
     const closing = event?.stream === ledgerStream(organizationId) ? closingOf(event) : null

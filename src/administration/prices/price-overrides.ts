@@ -2,6 +2,7 @@ import type { Logger } from 'pino'
 import { allOverridden } from '../../../projections/accounts.ts'
 import { formatCredits, type MicroCredits } from '../../billing/money.ts'
 import { standingBooks } from '../../billing/prices.ts'
+import { rowsOf } from '../../concurrency/query.ts'
 import { decodeEvent } from '../../event-log/stored-event.ts'
 import { ledgerStream } from '../../events/streams.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
@@ -111,8 +112,7 @@ export const priceOverrides = async (
 /** The organizations that have or had their own prices, according to the event log at the time of the call. */
 export const overriddenOrganizations = async (foundation: Foundation, logger: Logger): Promise<string[]> => {
   await catchUp(foundation, logger)
-  const { text, values } = allOverridden()
-  const { rows } = await foundation.pool.query<{ organization_id: string }>(text, [...values])
+  const rows = await rowsOf(foundation.pool, allOverridden())
   return rows.map(({ organization_id }) => organization_id)
 }
 

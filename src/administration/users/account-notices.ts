@@ -1,4 +1,5 @@
-import { type AuditRow, accountChanges } from '../../../projections/audit.ts'
+import { accountChanges } from '../../../projections/audit.ts'
+import { rowsOf } from '../../concurrency/query.ts'
 import { decodeEvent } from '../../event-log/stored-event.ts'
 import type { DomainEvent } from '../../events/catalogue.ts'
 import type { EventMetadata } from '../../events/envelope.ts'
@@ -32,8 +33,7 @@ export const accountNotices = async (
   { user, sinceMs, max }: { user: string; sinceMs: number; max: number },
 ): Promise<AccountNotice[]> => {
   const since = new Date(sinceMs).toISOString()
-  const { text, values } = accountChanges(user, { types: noticedTypes, since, max: readMax })
-  const { rows } = await pool.query<AuditRow>(text, [...values])
+  const rows = await rowsOf(pool, accountChanges(user, { types: noticedTypes, since, max: readMax }))
   const events = await Promise.all(rows.map(({ position }) => eventLog.at(BigInt(position))))
   const notices = events.flatMap((event) => {
     if (event === null) return []

@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { lastSignIns } from '../../../projections/audit.ts'
+import { rowsOf } from '../../concurrency/query.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
 import { query, type Row } from '../declare.ts'
 import { user } from '../fields.ts'
@@ -80,8 +81,7 @@ const isInvited = (state: unknown): boolean => String(state).startsWith('invited
 
 const usersOf = async (foundation: Foundation) => {
   const users = await listUsers(foundation)
-  const { text, values } = lastSignIns(users.map(({ name }) => name))
-  const { rows } = await foundation.pool.query<{ name: string; at: Date | null }>(text, [...values])
+  const rows = await rowsOf(foundation.pool, lastSignIns(users.map(({ name }) => name)))
   const last = new Map(rows.map(({ name, at }) => [name, at]))
   return users.map(
     ({ name, role, organizationId, standing, createdAt, logged, secondFactor, sessions, tokens }) => ({

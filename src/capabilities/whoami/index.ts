@@ -3,13 +3,13 @@ import { lastUsedOf } from '../../../projections/key-usage.ts'
 import type { Capability } from '../../call/capability.ts'
 import type { Caller, CapabilityForm } from '../../call/form.ts'
 import { unavailableWhenAway } from '../../call/unavailable.ts'
+import { rowsOf } from '../../concurrency/query.ts'
 import type { Whoami } from './contract.ts'
 import { decide, type WhoamiFindings } from './decide.ts'
 import { document, whoamiCall } from './document.ts'
 
 const gather = async (pool: pg.Pool, { key, atMs }: Caller): Promise<WhoamiFindings> => {
-  const { text, values } = lastUsedOf(key.keyId)
-  const { rows } = await pool.query<{ last_used_at: Date }>(text, [...values]).catch(unavailableWhenAway)
+  const rows = await rowsOf(pool, lastUsedOf(key.keyId)).catch(unavailableWhenAway)
   return { key, lastUsedAt: rows[0]?.last_used_at.toISOString() ?? null, nowMs: atMs }
 }
 

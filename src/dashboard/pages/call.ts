@@ -6,6 +6,7 @@ import { type LineReason, lineReasons } from '../../administration/ledgers/line-
 import { mayDo } from '../../administration/roles.ts'
 import { creditsText, parseCredits } from '../../billing/money.ts'
 import { errorEntry } from '../../call/errors.ts'
+import { rowsOf } from '../../concurrency/query.ts'
 import { receiptOf } from '../../event-log/tree/receipt.ts'
 import { ledgerStream } from '../../events/streams.ts'
 import type { Explanation } from '../../ledger/explain/explanation.ts'
@@ -15,7 +16,7 @@ import { eventHref } from '../declared.ts'
 import { balance, copyable, correctionWords, count, decimal, instant, utc, words } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import { accountAt, type CallParams, type Dashboard, PageMissing, sendPage, viewerOf } from '../page.ts'
-import { type AccountRow, linesOfRequest, rowsOf } from '../queries.ts'
+import { type AccountRow, linesOfRequest } from '../queries.ts'
 import { figures, layout, organizationHead, table, type Viewer } from './layout.ts'
 
 const linesMax = 10

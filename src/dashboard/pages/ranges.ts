@@ -1,9 +1,9 @@
 import type pg from 'pg'
 import type { Query } from '../../../projections/projection.ts'
+import { rowsOf } from '../../concurrency/query.ts'
 import { type Form, formOf } from '../form.ts'
 import { type Html, html } from '../html.ts'
 import { attempt } from '../page.ts'
-import { rowsOf } from '../queries.ts'
 import { inputTime, type Range, rangeIn, rangeLabels, rangeNames } from '../ranges.ts'
 import { described, type FormFault, faultNotice } from './layout.ts'
 

@@ -1,4 +1,5 @@
 import type { FastifyInstance } from 'fastify'
+import { rowsOf } from '../../concurrency/query.ts'
 import { amount, csvOf, sendCsv } from '../csv.ts'
 import { type Form, formOf } from '../form.ts'
 import { capitalized, count, credits } from '../format.ts'
@@ -11,7 +12,7 @@ import {
   sendPage,
   viewerOf,
 } from '../page.ts'
-import { type AccountRow, keysOf, rowsOf } from '../queries.ts'
+import { type AccountRow, keysOf } from '../queries.ts'
 import { inDays, type Range, rangeQuery, timesOf } from '../ranges.ts'
 import {
   callsByCode,

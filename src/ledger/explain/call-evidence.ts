@@ -1,6 +1,5 @@
 import type pg from 'pg'
 import {
-  type CallPlaceRow,
   correctionsAfter,
   movedBefore,
   movementOf,
@@ -11,6 +10,7 @@ import {
 } from '../../../projections/ledger-index.ts'
 import type { Query } from '../../../projections/projection.ts'
 import type { MicroCredits } from '../../billing/money.ts'
+import { rowsOf } from '../../concurrency/query.ts'
 import { type EventLog, type RecordedEvent, Unavailable } from '../../event-log/port.ts'
 import { readIfAny } from '../../event-log/read-stream.ts'
 import { type DecodedEvent, decodeEvent } from '../../event-log/stored-event.ts'
@@ -73,7 +73,7 @@ const lotsMax = 100
  */
 export const findCall = async (sources: CallSources, wanted: CallWanted): Promise<CallEvidence | null> => {
   const { organizationId, requestId } = wanted
-  const rows = await ask<CallPlaceRow>(sources, placesOfRequest(organizationId, { requestId, max: callsMax }))
+  const rows = await rowsOf(sources.pool, placesOfRequest(organizationId, { requestId, max: callsMax }))
   const tail = await readTail(sources, wanted, Number(rows[0]?.indexed ?? -1))
   const { indexed } = tail
   const places = rows.flatMap(({ revision }) => (revision === null ? [] : [Number(revision)]))
@@ -121,11 +121,6 @@ export const mainCall = (calls: CallEvidence['calls']): RecordedCall =>
   calls.find(({ charge }) => charge !== null) ??
   calls.find(({ call }) => call.data.outcome === 'answered') ??
   calls[0]
-
-const ask = async <Row extends pg.QueryResultRow>(
-  { pool }: CallSources,
-  { text, values }: Query<Row>,
-): Promise<Row[]> => (await pool.query<Row>(text, [...values])).rows
 
 const readPage = ({ eventLog }: CallSources, organizationId: string, from: number, max: number) =>
   readIfAny(eventLog, ledgerStream(organizationId), { from, max })
@@ -193,7 +188,7 @@ const readPlaces = async (
   upTo: number,
 ): Promise<DecodedEvent[]> => {
   const found: DecodedEvent[] = []
-  for (const { revision } of await ask(sources, places)) {
+  for (const { revision } of await rowsOf(sources.pool, places)) {
     if (Number(revision) > upTo) continue
     const [event] = await readPage(sources, organizationId, Number(revision), 1)
     if (event !== undefined) found.push(decodeEvent(event))
@@ -210,7 +205,7 @@ const balanceBefore = async (
     tail,
   }: { organizationId: string; revision: number; indexed: number; tail: readonly RecordedEvent[] },
 ): Promise<MicroCredits> => {
-  const [row] = await ask(sources, movedBefore(organizationId, Math.min(revision, indexed + 1)))
+  const [row] = await rowsOf(sources.pool, movedBefore(organizationId, Math.min(revision, indexed + 1)))
   const behind = tail.filter((event) => event.revision < revision).map(decodeEvent)
   return behind.reduce((sum, event) => sum + movementOf(event), BigInt(row?.amount_micro ?? 0))
 }
@@ -230,7 +225,7 @@ const lotsOf = async (
     const lotId = lotIdOf(event)
     if (lotId !== null && ids.includes(lotId)) lots.set(lotId, event)
   }
-  for (const { grant_id, revision } of await ask(sources, placesOfLots(organizationId, ids))) {
+  for (const { grant_id, revision } of await rowsOf(sources.pool, placesOfLots(organizationId, ids))) {
     const [event] = (await readPage(sources, organizationId, Number(revision), 1)).map(decodeEvent)
     if (event !== undefined && lotIdOf(event) === grant_id) lots.set(grant_id, event)
   }

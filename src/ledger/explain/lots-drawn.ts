@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import { placesOfLots } from '../../../projections/ledger-index.ts'
+import { rowsOf } from '../../concurrency/query.ts'
 import type { EventLog, RecordedEvent } from '../../event-log/port.ts'
 import { decodeEvent } from '../../event-log/stored-event.ts'
 import type { LedgerEvent } from '../../events/catalogue.ts'
@@ -16,11 +17,8 @@ export type LotPlaces = (
 
 export const lotPlacesIn =
   (pool: Pick<pg.Pool, 'query'>): LotPlaces =>
-  async (organizationId, grantIds) => {
-    const { text, values } = placesOfLots(organizationId, grantIds)
-    const { rows } = await pool.query<{ grant_id: string; revision: string }>(text, [...values])
-    return rows
-  }
+  (organizationId, grantIds) =>
+    rowsOf(pool, placesOfLots(organizationId, grantIds))
 
 type Sources = { readonly eventLog: EventLog; readonly lotPlaces: LotPlaces }
 

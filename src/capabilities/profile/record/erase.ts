@@ -1,6 +1,7 @@
 import type pg from 'pg'
-import { type SubjectAliasRow, subjectsOf } from '../../../../projections/profile-cache.ts'
+import { subjectsOf } from '../../../../projections/profile-cache.ts'
 import type { CapabilityStorage } from '../../../call/capability.ts'
+import { rowsOf } from '../../../concurrency/query.ts'
 import { lastOf } from '../../../event-log/append-chained.ts'
 import { AppendConflict, type EventLog, type ExpectedRevision } from '../../../event-log/port.ts'
 import { profileStream } from '../../../events/streams.ts'
@@ -94,8 +95,7 @@ const forgetAll = async (
   // new identifiers.
   for (let known = -1, rounds = 0; hmacs.size > known && rounds < roundsMax; rounds++) {
     known = hmacs.size
-    const { text, values } = subjectsOf([...hmacs])
-    for (const { hmac, subject_id } of (await pool.query<SubjectAliasRow>(text, [...values])).rows) {
+    for (const { hmac, subject_id } of await rowsOf(pool, subjectsOf([...hmacs]))) {
       hmacs.add(hmac)
       subjectIds.add(subject_id)
     }

@@ -1,11 +1,7 @@
 import type pg from 'pg'
-import {
-  aliasesOf,
-  type ProfileAliasRow,
-  profileOf,
-  type SubjectAliasRow,
-} from '../../../../projections/profile-cache.ts'
+import { aliasesOf, type ProfileAliasRow, profileOf } from '../../../../projections/profile-cache.ts'
 import { unavailableWhenAway } from '../../../call/unavailable.ts'
+import { rowsOf } from '../../../concurrency/query.ts'
 import type { ProfileIds } from '../sources/provider.ts'
 import { aliasAgeMaxMs } from './freshness.ts'
 import type { KnownAlias } from './identity.ts'
@@ -23,18 +19,14 @@ export type SubjectParts = {
 export const findAlias = async (
   { pool }: Pick<SubjectParts, 'pool'>,
   hmac: string,
-): Promise<ProfileAliasRow | undefined> => {
-  const { text, values } = profileOf(hmac)
-  return (await pool.query<ProfileAliasRow>(text, [...values]).catch(unavailableWhenAway)).rows[0]
-}
+): Promise<ProfileAliasRow | undefined> => (await rowsOf(pool, profileOf(hmac)).catch(unavailableWhenAway))[0]
 
 /** Every identifier of a subject, no matter how long ago it was confirmed. */
 export const allAliases = async (
   { pool }: Pick<SubjectParts, 'pool'>,
   subjectId: string,
 ): Promise<(KnownAlias & { verifiedAtMs: number | null })[]> => {
-  const { text, values } = aliasesOf(subjectId)
-  const { rows } = await pool.query<SubjectAliasRow>(text, [...values]).catch(unavailableWhenAway)
+  const rows = await rowsOf(pool, aliasesOf(subjectId)).catch(unavailableWhenAway)
   return rows.flatMap(({ kind, hmac, verified_at: at }) =>
     kind === 'lid' || kind === 'urn' ? [{ kind, hmac, verifiedAtMs: at?.getTime() ?? null }] : [],
   )
