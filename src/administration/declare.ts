@@ -120,6 +120,12 @@ export type Plan = {
   readonly nothing?: true
 }
 
+/** The plan that a declaration returns. A plan that has only sentences is stated as these. */
+type StatedPlan = Plan | string | readonly string[]
+
+const planOf = (stated: StatedPlan): Plan =>
+  typeof stated === 'object' && 'says' in stated ? stated : { says: [stated].flat() }
+
 /** Output for people. A string is a heading, an object is shown as a list of its members, and an array as a table. */
 export type Sections = readonly (string | object)[]
 
@@ -175,7 +181,7 @@ type Described<Shape extends z.ZodRawShape> = {
 type CommandDeclaration<Shape extends z.ZodRawShape> = Described<Shape> & {
   readonly changes: Changes
   /** Describes the effect that `run` would have now. Writes nothing, and throws if `run` would throw. */
-  readonly plan: (context: Context, input: z.output<z.ZodObject<Shape>>) => Promise<Plan>
+  readonly plan: (context: Context, input: z.output<z.ZodObject<Shape>>) => Promise<StatedPlan>
 }
 
 type QueryDeclaration<Shape extends z.ZodRawShape> = Described<Shape> & {
@@ -222,7 +228,7 @@ type HostDeclaration<Shape extends z.ZodRawShape> = Pick<Described<Shape>, 'acti
     | { readonly changes: 'nothing'; readonly plan?: undefined }
     | {
         readonly changes: Changes
-        readonly plan: (host: Host, input: z.output<z.ZodObject<Shape>>) => Promise<Plan>
+        readonly plan: (host: Host, input: z.output<z.ZodObject<Shape>>) => Promise<StatedPlan>
       }
   )
 
@@ -380,7 +386,7 @@ export const command = <Shape extends z.ZodRawShape>(declaration: CommandDeclara
       return {
         plan: async (context) => {
           await checkClock(context)
-          return plan(context, values)
+          return planOf(await plan(context, values))
         },
         run: async (context) => {
           await checkClock(context)
@@ -478,7 +484,7 @@ export const onHost = <Shape extends z.ZodRawShape>(declaration: HostDeclaration
     fields: fieldsIn(declared.input),
     readOnHost: (given) => {
       const values = valuesOf(declared.input, given)
-      return { plan: (host) => plan(host, values), run: (host) => run(host, values) }
+      return { plan: async (host) => planOf(await plan(host, values)), run: (host) => run(host, values) }
     },
   }
 }

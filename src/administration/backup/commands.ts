@@ -165,12 +165,10 @@ const restore = onHost({
       onProgress: (step) => progress(restoreStep(step)),
     })
     await checkTarget(config, { backup, logger, waitMs: restoreWaitMs })
-    return {
-      says: [
-        `Restore ${backup.path} into this empty installation: as of ${backup.manifest.made_at}, position ${backup.manifest.head.position}.`,
-        ...(keysLost ? ['Profiles whose keys are lost stay sealed permanently.'] : []),
-      ],
-    }
+    return [
+      `Restore ${backup.path} into this empty installation: as of ${backup.manifest.made_at}, position ${backup.manifest.head.position}.`,
+      ...(keysLost ? ['Profiles whose keys are lost stay sealed permanently.'] : []),
+    ]
   },
   run: (host, { file, keys_lost: keysLost }) =>
     faulted(async () => {

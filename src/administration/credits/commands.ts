@@ -453,13 +453,10 @@ const warnBelow = command({
     amount: creditsOrNone({ label: 'Threshold, credits', help: 'credits, or "none" to stop notices' }),
   }),
   changes: { of: 'settings', asks: 'never' },
-  plan: async (_, { organization, amount }) => ({
-    says: [
-      amount === null
-        ? `Stop notifying ${organization} about a low balance.`
-        : `Notify ${organization} when its balance falls below ${formatCredits(amount)}.`,
-    ],
-  }),
+  plan: async (_, { organization, amount }) =>
+    amount === null
+      ? `Stop notifying ${organization} about a low balance.`
+      : `Notify ${organization} when its balance falls below ${formatCredits(amount)}.`,
   run: async ({ foundation, operator }, { organization: organizationId, amount }) => {
     const { revision } = await setThreshold(foundation, { organizationId, amount, actor: operator.actor })
     const threshold = amount === null ? null : formatCredits(amount)

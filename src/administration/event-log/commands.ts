@@ -12,12 +12,10 @@ const checkpoint = command({
     rebuild: flag({ label: 'Rebuild the tree', help: 'first rebuild the stored tree from the log' }),
   }),
   changes: { of: 'records', asks: 'never' },
-  plan: async (_, { rebuild }) => ({
-    says: [
-      ...(rebuild ? ['Rebuild the stored tree from the log.'] : []),
-      'Sign a checkpoint of the current event log, and record the checkpoint.',
-    ],
-  }),
+  plan: async (_, { rebuild }) => [
+    ...(rebuild ? ['Rebuild the stored tree from the log.'] : []),
+    'Sign a checkpoint of the current event log, and record the checkpoint.',
+  ],
   run: async ({ foundation }, { rebuild }) => {
     const { origin, size, root, position, note, at } = await orRefused(
       foundation.checkpoints.make({ rebuild }),
@@ -38,9 +36,7 @@ const announceKey = command({
   interfaces: ['command line'],
   input: z.object({ reason: reason({ help: 'kept in the event log' }) }),
   changes: { of: 'access', asks: 'always' },
-  plan: async () => ({
-    says: ['Sign all later checkpoints with a new key. The current key is no longer used.'],
-  }),
+  plan: async () => 'Sign all later checkpoints with a new key. The current key is no longer used.',
   run: async ({ foundation, operator: { actor } }, { reason }) => {
     const { keyId, vouchedFor } = await orRefused(foundation.checkpoints.announceKey({ actor, reason }))
     return { json: { key_id: keyId, vouched_for_by_previous: vouchedFor, announced_by: actor } }

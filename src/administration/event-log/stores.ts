@@ -87,11 +87,7 @@ const copy = onHost({
   changes: { of: 'records', asks: 'on a terminal' },
   plan: async ({ config }, input) => {
     const { from, to } = copyOf(config, input)
-    return {
-      says: [
-        `Copy every event of ${from === null ? "this installation's PostgreSQL" : shownUrl(from.url)} into ${shownUrl(to.url)}.`,
-      ],
-    }
+    return `Copy every event of ${from === null ? "this installation's PostgreSQL" : shownUrl(from.url)} into ${shownUrl(to.url)}.`
   },
   run: async ({ config, logger, progress }, input) => {
     const { from, to } = copyOf(config, input)
@@ -136,11 +132,7 @@ const prepare = onHost({
   changes: { of: 'access', asks: 'on a terminal' },
   plan: async ({ config }, input) => {
     const { user, url } = prepareOf(config, input)
-    return {
-      says: [
-        `Create the user ${user} at ${shownUrl(url)}, or set its password, with the rights that the service needs. The password is that in EVENT_LOG_USER_PASSWORD.`,
-      ],
-    }
+    return `Create the user ${user} at ${shownUrl(url)}, or set its password, with the rights that the service needs. The password is that in EVENT_LOG_USER_PASSWORD.`
   },
   run: async ({ config, logger }, input) => {
     const { user, url, password } = prepareOf(config, input)

@@ -13,9 +13,8 @@ const seed = onHost({
   summary: 'create another demo organization with a key and 1,000 credits; the demo user gets a new password',
   input: z.object({}),
   changes: { of: 'access', asks: 'never' },
-  plan: async () => ({
-    says: ['Create a demo organization with a key and 1,000 credits, and give the demo user a new password.'],
-  }),
+  plan: async () =>
+    'Create a demo organization with a key and 1,000 credits, and give the demo user a new password.',
   run: async ({ open, config }) => {
     const { foundation, operator } = await open()
     const demo = await seedDemo(foundation, { ...(await addressesNow(config)), ...operator })

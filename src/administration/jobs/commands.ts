@@ -85,7 +85,7 @@ const runJob = command({
   changes: { of: 'settings', asks: 'never' },
   plan: async ({ foundation }, { name: wanted }) => {
     const job = jobNamed(wanted, await knownJobs(foundation.pool))
-    return { says: [`Run ${job.name} now, in a process with the role jobs.`] }
+    return `Run ${job.name} now, in a process with the role jobs.`
   },
   run: async ({ foundation, logger, operator: { actor }, progress }, { name: wanted }) => {
     const job = jobNamed(wanted, await knownJobs(foundation.pool))
@@ -139,9 +139,7 @@ const retryDead = command({
   changes: { of: 'settings', asks: 'never' },
   plan: async (_, input) => {
     const one = retried(input)
-    return {
-      says: [`Retry ${one === null ? 'every dead letter' : `the dead letter ${one}`}.`],
-    }
+    return `Retry ${one === null ? 'every dead letter' : `the dead letter ${one}`}.`
   },
   run: async ({ foundation, logger, operator: { actor } }, input) => {
     const runs = await retryDeadLetters(foundation, { id: retried(input), logger, actor })

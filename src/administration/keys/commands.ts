@@ -141,11 +141,7 @@ const issue = command({
     const { organizationId, permissions, allowedCidrs, expiresAt } = issueOf(context, input)
     const { name } = await balance(context.foundation, organizationId)
     await checkPartnerKeys(context, organizationId, 'issue')
-    return {
-      says: [
-        `Issue ${name} (${organizationId}) a ${input.test ? 'test key' : 'key'} for ${permissions.join(', ')}, from ${allowedCidrs.length === 0 ? 'anywhere' : allowedCidrs.join(', ')}, ${expiresAt === null ? 'without expiry' : `until ${expiresAt}`}.`,
-      ],
-    }
+    return `Issue ${name} (${organizationId}) a ${input.test ? 'test key' : 'key'} for ${permissions.join(', ')}, from ${allowedCidrs.length === 0 ? 'anywhere' : allowedCidrs.join(', ')}, ${expiresAt === null ? 'without expiry' : `until ${expiresAt}`}.`
   },
   run: async (context, input) => {
     const asked = issueOf(context, input)

@@ -108,11 +108,8 @@ const acknowledge = command({
   }),
   anyHistory: true,
   changes: { of: 'records', asks: 'always' },
-  plan: async (_, { organization: id, revision, digest }) => ({
-    says: [
-      `Record that the fault at revision ${revision} of ${id}, digest ${digest}, is known: it no longer raises an alarm.`,
-    ],
-  }),
+  plan: async (_, { organization: id, revision, digest }) =>
+    `Record that the fault at revision ${revision} of ${id}, digest ${digest}, is known: it no longer raises an alarm.`,
   run: async ({ foundation, operator: { actor } }, { organization: id, revision, digest, reason: why }) => {
     await acknowledgeFault(foundation, { organizationId: id, revision, digest, reason: why, actor })
     return {
@@ -135,11 +132,8 @@ const reconcile = command({
     }).optional(),
   }),
   changes: { of: 'records', asks: 'never' },
-  plan: async (_, { organization: id, month: of }) => ({
-    says: [
-      `Compare the log, the read models and the tariff of ${id ?? 'every organization'}${id === undefined && of === undefined ? ', and record the result' : '; nothing is recorded'}.`,
-    ],
-  }),
+  plan: async (_, { organization: id, month: of }) =>
+    `Compare the log, the read models and the tariff of ${id ?? 'every organization'}${id === undefined && of === undefined ? ', and record the result' : '; nothing is recorded'}.`,
   run: async ({ foundation, logger, operator, progress }, { organization: id, month: of }) => {
     await catchUp(foundation, logger)
     const range =
@@ -228,14 +222,12 @@ const close = command({
     requireClosable(of, await agreedNowMs(foundation.pool, 'no month is closed'))
     const whose =
       organizationId ?? `all ${(await organizationsOf(foundation)).length} organizations, one after the other`
-    return {
-      says: [
-        `Close ${of} of ${whose}: lots that expired in it are written off, its statement becomes final, and later changes are corrections in the open month. This cannot be undone.`,
-        ...(organizationId === null
-          ? ['Organizations with an earlier open month are skipped and listed.']
-          : []),
-      ],
-    }
+    return [
+      `Close ${of} of ${whose}: lots that expired in it are written off, its statement becomes final, and later changes are corrections in the open month. This cannot be undone.`,
+      ...(organizationId === null
+        ? ['Organizations with an earlier open month are skipped and listed.']
+        : []),
+    ]
   },
   run: async ({ foundation, operator: { actor }, progress }, input) => {
     const { month: of, organizationId } = closingOf(input)

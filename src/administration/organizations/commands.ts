@@ -24,11 +24,8 @@ const createOrg = command({
     ).prefault('0'),
   }),
   changes: { of: 'access', asks: 'never' },
-  plan: async (_, { name, overdraft_limit: limit }) => ({
-    says: [
-      `Register "${name}", whose balance can go down to ${limit === 0n ? 'zero' : `${creditsText(formatCredits(limit))} below zero`}.`,
-    ],
-  }),
+  plan: async (_, { name, overdraft_limit: limit }) =>
+    `Register "${name}", whose balance can go down to ${limit === 0n ? 'zero' : `${creditsText(formatCredits(limit))} below zero`}.`,
   run: async ({ foundation, operator }, { name, overdraft_limit: overdraftLimit }) => {
     const { actor } = operator
     const { organizationId } = await createOrganization(foundation, { name, overdraftLimit, actor })

@@ -158,7 +158,7 @@ const planned =
   ) => {
     const { domain } = await pixel(async ({ changeOf }) => changeOf(kind, textOf(asked)))
     const { name } = await balance(foundation, id)
-    return { says: [`The pixel of ${name} (${id}) ${sentences[kind]({ ...asked, domain })}.`] }
+    return `The pixel of ${name} (${id}) ${sentences[kind]({ ...asked, domain })}.`
   }
 
 const changed =

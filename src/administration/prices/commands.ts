@@ -92,13 +92,11 @@ const propose = command({
   plan: async ({ foundation, operator }, input) => {
     const { from } = input
     const changes = await plannedChanges(foundation, wantedOf(input, operator))
-    return {
-      says: [
-        `Propose, for calls from ${from} on:`,
-        ...changeSentences(changes),
-        'The proposal takes effect only after approval.',
-      ],
-    }
+    return [
+      `Propose, for calls from ${from} on:`,
+      ...changeSentences(changes),
+      'The proposal takes effect only after approval.',
+    ]
   },
   run: async ({ foundation, operator }, input) => {
     const proposed = await proposePriceBook(foundation, wantedOf(input, operator))
@@ -131,12 +129,10 @@ const approve = command({
     const refused =
       found.gone ?? approvalRefusal({ proposer: proposed.by, approver: operator.actor, twoPerson })
     if (refused !== null) throw new CommandRefused(refused)
-    return {
-      says: [
-        ...changeSentences(found.changes),
-        `Approve p${number}, which ${proposer} proposed${why === null ? '' : ` (${why})`}: its prices apply to calls from ${effective_from} on. It can be withdrawn until then.`,
-      ],
-    }
+    return [
+      ...changeSentences(found.changes),
+      `Approve p${number}, which ${proposer} proposed${why === null ? '' : ` (${why})`}: its prices apply to calls from ${effective_from} on. It can be withdrawn until then.`,
+    ]
   },
   run: async ({ foundation, operator, twoPerson }, { proposal }) => {
     const asked = { proposal: proposalIn(proposal), actor: operator.actor, twoPerson }
@@ -160,9 +156,7 @@ const withdraw = command({
   changes: { of: 'money', asks: 'always' },
   plan: async ({ foundation }, { name }) => {
     const { effective_from } = await namedPrices(foundation, name)
-    return {
-      says: [`Withdraw ${whatOf(name)}, effective from ${effective_from}: its prices will never apply.`],
-    }
+    return `Withdraw ${whatOf(name)}, effective from ${effective_from}: its prices will never apply.`
   },
   run: async ({ foundation, operator, twoPerson }, { name, reason: why }) => {
     await withdrawPrices(foundation, { name, reason: why, twoPerson, actor: operator.actor })
@@ -228,19 +222,13 @@ const override = command({
     const overrideId = withdrawnIn(input)
     if (overrideId !== undefined) {
       const { sku, amount, effective_from } = await priceOverride(foundation, { organizationId, overrideId })
-      return {
-        says: [
-          `Withdraw the price of ${sku} for ${organizationId}, which is ${amount ?? 'the price of the book'} from ${effective_from} on: from now on, calls are priced as if it had never been set.`,
-        ],
-      }
+      return `Withdraw the price of ${sku} for ${organizationId}, which is ${amount ?? 'the price of the book'} from ${effective_from} on: from now on, calls are priced as if it had never been set.`
     }
     const wanted = ownPriceOf(input)
     await priceOverrides(foundation, organizationId)
     const amount =
       wanted.amount === null ? 'the price of the book' : creditsText(formatCredits(wanted.amount))
-    return {
-      says: [`Price ${wanted.sku} for ${organizationId} at ${amount} from ${wanted.effectiveFrom} on.`],
-    }
+    return `Price ${wanted.sku} for ${organizationId} at ${amount} from ${wanted.effectiveFrom} on.`
   },
   run: async (context, input) => {
     const { foundation, operator } = context

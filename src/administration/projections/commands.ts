@@ -110,11 +110,8 @@ const rebuildProjection = command({
   anyHistory: true,
   anyEventLog: ({ all }) => all === true || all === 'true' || all === 'on',
   changes: { of: 'rows', asks: 'on a terminal' },
-  plan: async (_, input) => ({
-    says: [
-      `Rebuild ${namesOf(chosenOrAll(input))} from the event log, and switch if their totals match the log.`,
-    ],
-  }),
+  plan: async (_, input) =>
+    `Rebuild ${namesOf(chosenOrAll(input))} from the event log, and switch if their totals match the log.`,
   run: async (context, input) => {
     const { foundation, operator, logger } = context
     const of = chosenOrAll(input)
@@ -196,13 +193,9 @@ const cancelRebuild = command({
     const running = (await rebuilds(foundation)).filter(
       (one) => one.state === 'running' && one.projections.some((name) => of.includes(name)),
     )
-    return {
-      says: [
-        running.length === 0
-          ? `No rebuild of ${of.join(', ')} is running. If a rebuild was killed, its partial result is dropped.`
-          : `End ${running.map((one) => `the rebuild of ${one.projections.join(', ')} that ${one.actor} began`).join(', and ')}: its partial result is dropped, and the live rows do not change.`,
-      ],
-    }
+    return running.length === 0
+      ? `No rebuild of ${of.join(', ')} is running. If a rebuild was killed, its partial result is dropped.`
+      : `End ${running.map((one) => `the rebuild of ${one.projections.join(', ')} that ${one.actor} began`).join(', and ')}: its partial result is dropped, and the live rows do not change.`
   },
   run: async ({ foundation, operator: { actor } }, input) => {
     const of = chosenOrAll(input)
@@ -336,13 +329,9 @@ const retryProjection = command({
   changes: { of: 'rows', asks: 'on a terminal' },
   plan: async ({ foundation }, { name }) => {
     const waiting = (await parkedEvents(foundation, name)).filter(({ state }) => state !== 'released')
-    return {
-      says: [
-        waiting.length === 0
-          ? `Nothing to retry: no event of ${name} is set aside.`
-          : `Rebuild ${name} if this release can read the ${waiting.length} events that were set aside, and switch.`,
-      ],
-    }
+    return waiting.length === 0
+      ? `Nothing to retry: no event of ${name} is set aside.`
+      : `Rebuild ${name} if this release can read the ${waiting.length} events that were set aside, and switch.`
   },
   run: async (context, { name }) => {
     const { waiting, unreadable, left } = await retryParked(context.foundation, {
@@ -379,7 +368,7 @@ const releaseProjection = command({
   plan: async ({ foundation }, { name, position: at }) => {
     const found = (await parkedEvents(foundation, name)).find((one) => BigInt(one.position) === at)
     const what = found === undefined ? '' : `, a ${found.type} of ${found.stream}`
-    return { says: [`Let ${name} skip the event at position ${at}${what} permanently.`] }
+    return `Let ${name} skip the event at position ${at}${what} permanently.`
   },
   run: async ({ foundation, operator: { actor } }, { name, position: at, reason: why }) => {
     await releaseParked(foundation, { projection: named(name), position: at, reason: why, actor })

@@ -44,11 +44,7 @@ const plan = command({
     const { from, to, organization: organizationId } = input
     checkRange(from, to, Date.now())
     await pricesNamed(foundation, input.book, { from })
-    return {
-      says: [
-        `Calculate the cost of calls from ${from} to ${to} of ${organizationId ?? 'every organization'} under these prices, and record the plan; nothing is charged.`,
-      ],
-    }
+    return `Calculate the cost of calls from ${from} to ${to} of ${organizationId ?? 'every organization'} under these prices, and record the plan; nothing is charged.`
   },
   run: async ({ foundation, operator, progress }, input) => {
     const { book, from, to, organization: organizationId, reason: why } = input

@@ -141,7 +141,7 @@ const abandonKeys = onHost({
     const lost = (await listEpochKeys(foundation)).filter(({ state }) => state === 'lost')
     return lost.length === 0
       ? { says: ['Nothing: no key is lost.'], asks: 'never' }
-      : { says: [`Permanently abandon the data sealed under ${lost.map(({ id }) => id).join(', ')}.`] }
+      : `Permanently abandon the data sealed under ${lost.map(({ id }) => id).join(', ')}.`
   },
   run: async ({ open, config }) => {
     const { foundation, data } = await open()

@@ -32,9 +32,8 @@ const create = command({
   }),
   secret: 'password',
   changes: { of: 'access', asks: 'never' },
-  plan: async (_, { name, role }) => ({
-    says: [`Create the dashboard user ${name}${role === undefined ? '' : ` as ${role}`}, with a password.`],
-  }),
+  plan: async (_, { name, role }) =>
+    `Create the dashboard user ${name}${role === undefined ? '' : ` as ${role}`}, with a password.`,
   run: async ({ foundation, operator }, { name, role: asked = null, organization = null }) => {
     const wanted = { name, role: asked, organizationId: organization, actor: operator.actor }
     const { password, role } = await createUser(foundation, wanted)
@@ -54,13 +53,10 @@ const invite = command({
   }),
   secret: 'link',
   changes: { of: 'access', asks: 'never' },
-  plan: async (_, { name, role, withdraw }) => ({
-    says: [
-      withdraw
-        ? `Withdraw the invitation of ${name}.`
-        : `Invite ${name} as ${roleGiven(role)}, replacing an earlier link for that name.`,
-    ],
-  }),
+  plan: async (_, { name, role, withdraw }) =>
+    withdraw
+      ? `Withdraw the invitation of ${name}.`
+      : `Invite ${name} as ${roleGiven(role)}, replacing an earlier link for that name.`,
   run: async (
     { foundation, operator: { actor }, dashboardUrl },
     { name, role, organization = null, withdraw },
@@ -99,12 +95,10 @@ const changeOfRole = command({
     organization: partnerOrganization().optional(),
   }),
   changes: { of: 'access', asks: 'on a terminal' },
-  plan: async (_, { name, role }) => ({
-    says: [
-      `Make ${name} ${role}.`,
-      ...(role === 'admin' ? [] : [`The links of open invitations made by ${name} will stop working.`]),
-    ],
-  }),
+  plan: async (_, { name, role }) => [
+    `Make ${name} ${role}.`,
+    ...(role === 'admin' ? [] : [`The links of open invitations made by ${name} will stop working.`]),
+  ],
   run: async ({ foundation, operator }, { name, role, organization = null }) => {
     await changeRole(foundation, { name, role, organizationId: organization, actor: operator.actor })
     return { json: { user: name, role, organization_id: organization } }
@@ -118,12 +112,10 @@ const password = command({
   input: z.object({ name: user() }),
   secret: 'password',
   changes: { of: 'access', asks: 'always' },
-  plan: async (_, { name }) => ({
-    says: [
-      `Set a new password for ${name}. The current password stops working, and every open session ends.`,
-      'Tokens for the command line stay valid.',
-    ],
-  }),
+  plan: async (_, { name }) => [
+    `Set a new password for ${name}. The current password stops working, and every open session ends.`,
+    'Tokens for the command line stay valid.',
+  ],
   run: async ({ foundation, operator }, { name }) => {
     const changed = await changePassword(foundation, { name, actor: operator.actor })
     return { json: { user: name, password: changed.password } }
@@ -140,8 +132,8 @@ const disabling = (disabled: boolean) =>
       : 'let a disabled user sign in again',
     input: z.object({ name: user(), reason: userReason() }),
     changes: { of: 'access', asks: disabled ? 'always' : 'on a terminal' },
-    plan: async (_, { name }) => ({
-      says: disabled
+    plan: async (_, { name }) =>
+      disabled
         ? [
             `Disable ${name}: every session ends immediately, and every token is revoked permanently.`,
             `The links of open invitations made by ${name} will stop working.`,
@@ -150,7 +142,6 @@ const disabling = (disabled: boolean) =>
             `Let ${name} sign in again, with the same password and role as before.`,
             'Previously revoked tokens stay revoked.',
           ],
-    }),
     run: async ({ foundation, operator }, { name, reason }) => {
       await setDisabled(foundation, { name, reason, disabled, actor: operator.actor })
       return { json: { user: name, state: disabled ? 'disabled' : 'enabled', reason } }
@@ -170,12 +161,10 @@ const secondFactor = command({
   changes: { of: 'access', asks: 'always' },
   plan: async (_, { name, remove }) => {
     refuseUnlessRemoved(remove)
-    return {
-      says: [
-        `Remove the second factor of ${name}: the password alone then opens the dashboard, and the recovery codes stop working.`,
-        'Verify the identity of the person who asks for this: afterwards, anyone who knows the password can sign in.',
-      ],
-    }
+    return [
+      `Remove the second factor of ${name}: the password alone then opens the dashboard, and the recovery codes stop working.`,
+      'Verify the identity of the person who asks for this: afterwards, anyone who knows the password can sign in.',
+    ]
   },
   run: async ({ foundation, operator }, { name, remove, reason }) => {
     refuseUnlessRemoved(remove)
@@ -218,8 +207,7 @@ const token = command({
   plan: async (context, input) => {
     refuseIdAlone(input)
     const { name, revoke, id } = input
-    if (!revoke)
-      return { says: [`Create a token with which ${name} can use the command line and the admin API.`] }
+    if (!revoke) return `Create a token with which ${name} can use the command line and the admin API.`
     const ended = await tokensThatWork(context, { name, id })
     return {
       says: [

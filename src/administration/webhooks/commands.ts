@@ -76,11 +76,7 @@ const create = command({
   changes: { of: 'settings', asks: 'never' },
   plan: async (context, input) => {
     const { organizationId, url, events } = await wantedOf(context, input)
-    return {
-      says: [
-        `Send the events ${events.join(', ')} of ${organizationId ?? 'this installation'} to ${url.host}.`,
-      ],
-    }
+    return `Send the events ${events.join(', ')} of ${organizationId ?? 'this installation'} to ${url.host}.`
   },
   run: async (context, input) => {
     const { organizationId, url, events } = await wantedOf(context, input)
@@ -224,7 +220,7 @@ const remove = command({
   plan: async (context, input) => {
     const place = await placeOf(context, namedIn(input))
     const pending = await listDeliveries(context.foundation, { ...namedIn(input), state: 'pending' })
-    return { says: [`Delete ${place}; ${pending.length} waiting messages are dropped.`] }
+    return `Delete ${place}; ${pending.length} waiting messages are dropped.`
   },
   run: async ({ foundation, operator }, input) => {
     await deleteWebhook(foundation, { ...namedIn(input), actor: operator.actor })
@@ -241,9 +237,7 @@ const test = command({
   plan: async ({ foundation }, input) => {
     const { webhook_id, url } = await webhookOf(foundation.pool, namedIn(input))
     const { host } = new URL(url)
-    return {
-      says: [`Send a test message for ${webhook_id} to ${host}; if it answers, the webhook is enabled.`],
-    }
+    return `Send a test message for ${webhook_id} to ${host}; if it answers, the webhook is enabled.`
   },
   run: async ({ foundation, operator, outside }, input) => {
     const asked = { ...namedIn(input), outside: await outside(), actor: operator.actor }
@@ -268,7 +262,7 @@ const resend = command({
   summary: 'send a message again under its own id, within two minutes',
   input: z.object({ delivery, organization: ofWebhook }),
   changes: { of: 'settings', asks: 'never' },
-  plan: async (_, { delivery }) => ({ says: [`Send the message ${delivery} again, within two minutes.`] }),
+  plan: async (_, { delivery }) => `Send the message ${delivery} again, within two minutes.`,
   run: async ({ foundation }, { delivery: deliveryId, organization: organizationId }) => {
     const { webhookId } = await resendDelivery(foundation, { deliveryId, organizationId })
     return { json: { delivery_id: deliveryId, webhook_id: webhookId, state: 'pending' } }
@@ -287,13 +281,9 @@ const pausing = (paused: boolean) =>
     changes: { of: 'settings', asks: 'never' },
     plan: async (context, input) => {
       const place = await placeOf(context, namedIn(input))
-      return {
-        says: [
-          paused
-            ? `Send nothing to ${place} until it is resumed.`
-            : `Send waiting and future messages to ${place}.`,
-        ],
-      }
+      return paused
+        ? `Send nothing to ${place} until it is resumed.`
+        : `Send waiting and future messages to ${place}.`
     },
     run: async ({ foundation, operator }, input) => {
       await setPaused(foundation, { ...namedIn(input), paused, actor: operator.actor })
@@ -317,11 +307,7 @@ const rotateSecret = command({
   changes: { of: 'settings', asks: 'always' },
   plan: async (context, { grace, ...input }) => {
     const until = new Date(Date.now() + grace).toISOString()
-    return {
-      says: [
-        `Give ${await placeOf(context, namedIn(input))} a new secret; the old secret also signs until ${until}.`,
-      ],
-    }
+    return `Give ${await placeOf(context, namedIn(input))} a new secret; the old secret also signs until ${until}.`
   },
   run: async ({ foundation, operator }, { grace: graceMs, ...input }) => {
     const { actor } = operator

@@ -23,9 +23,8 @@ const importProfiles = command({
   }),
   interfaces: ['command line'],
   changes: { of: 'people', asks: 'never' },
-  plan: async (_, { file }) => ({
-    says: [`Import the people in ${file} into the data set. Each line replaces all data about one person.`],
-  }),
+  plan: async (_, { file }) =>
+    `Import the people in ${file} into the data set. Each line replaces all data about one person.`,
   run: async ({ foundation, operator, data, progress }, { file }) => {
     const { settings } = await data()
     const input = file === '-' ? process.stdin : opened(file)
@@ -93,11 +92,7 @@ const eraseProfiles = command({
   changes: { of: 'people', asks: 'always' },
   plan: async ({ data }, { id }) => {
     refOf((await data()).settings, id)
-    return {
-      says: [
-        'Erase a person: the keys of their recorded data are destroyed, and their data are never fetched, served or imported again. This cannot be undone.',
-      ],
-    }
+    return 'Erase a person: the keys of their recorded data are destroyed, and their data are never fetched, served or imported again. This cannot be undone.'
   },
   run: async ({ foundation, operator, data }, { id, note = null }) => {
     const { settings, folded, vacuum } = await data()

@@ -31,9 +31,7 @@ const importFile = command({
   input: companiesInFile,
   interfaces: ['command line'],
   changes: { of: 'records', asks: 'never' },
-  plan: async (_, input) => ({
-    says: [`Add the companies in ${input.file}, as of ${await asOf(input)}.`],
-  }),
+  plan: async (_, input) => `Add the companies in ${input.file}, as of ${await asOf(input)}.`,
   run: async ({ foundation: { pool, eventLog }, operator, progress }, input) => {
     const { file, source } = input
     const sourceUpdatedAt = await asOf(input)

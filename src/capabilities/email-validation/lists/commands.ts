@@ -15,9 +15,7 @@ const refresh = command({
     }).optional(),
   }),
   changes: { of: 'records', asks: 'never' },
-  plan: async (_, { from }) => ({
-    says: [`Fetch the current domain lists from ${from ?? 'the network'}.`],
-  }),
+  plan: async (_, { from }) => `Fetch the current domain lists from ${from ?? 'the network'}.`,
   run: async (_, { from }) => {
     try {
       return { json: await refreshLists({ ...(from && { from }), now: new Date() }) }
