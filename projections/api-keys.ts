@@ -1,4 +1,5 @@
 import type { DomainEventOf } from '../src/events/catalogue.ts'
+import type { KeyLimits } from '../src/events/keys.ts'
 import { keyStream } from '../src/events/streams.ts'
 import type { ProjectedEvent, Query, StatelessProjection, TableName } from './projection.ts'
 import { insert, type RowOf, type Table, update } from './rows.ts'
@@ -116,11 +117,7 @@ export type ApiKeyRow = {
   secret_hmac: string
   last4: string
   permissions: string[]
-  limits: {
-    requests_per_minute: number
-    requests_per_day: number
-    email_validations_per_second: number
-  }
+  limits: KeyLimits
   allowed_cidrs: string[]
   created_at: Date
   expires_at: Date | null

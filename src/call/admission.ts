@@ -20,7 +20,7 @@ import {
 import { balanceTold } from './figures.ts'
 import type { AnyCapabilityForm } from './form.ts'
 import { refuse } from './recording.ts'
-import type { CallResult } from './result.ts'
+import { type CallResult, uncharged } from './result.ts'
 
 /** An operator must correct the clock, and a shorter time would cause too many retries. */
 const wrongClockRetrySeconds = 30
@@ -88,14 +88,8 @@ export const admit = async (dependencies: CallDependencies, call: Call): Promise
 }
 
 /** Does not record the call, not even as refused, because the remaining disk space is for calls in progress. */
-const withoutRoom = ({ ledger }: CallDependencies, { organizationId }: DirectoryKey): CallResult => {
-  const remaining = ledger.knownBalance(organizationId)
-  return {
-    kind: 'failed',
-    refusal: temporarilyUnavailable(fullDiskRetrySeconds),
-    ...(remaining === undefined ? {} : { credits: { charged: 0n, remaining } }),
-  }
-}
+const withoutRoom = ({ ledger }: CallDependencies, { organizationId }: DirectoryKey): CallResult =>
+  uncharged('failed', temporarilyUnavailable(fullDiskRetrySeconds), ledger.knownBalance(organizationId))
 
 const notKnown = (
   { unauthenticated, observe }: CallDependencies,
@@ -135,11 +129,5 @@ const rateLimited = async (
 ): Promise<CallResult> => {
   dependencies.refusedCalls.rateLimited(call.key, exceeded.policy, call.atMs)
   dependencies.observe?.rateLimited(exceeded.policy)
-  const refusal = rateLimitExceeded(exceeded)
-  const remaining = await balanceTold(dependencies, call)
-  return {
-    kind: 'refused',
-    refusal,
-    ...(remaining === undefined ? {} : { credits: { charged: 0n, remaining } }),
-  }
+  return uncharged('refused', rateLimitExceeded(exceeded), await balanceTold(dependencies, call))
 }

@@ -13,7 +13,7 @@ import { figuresFor } from './figures.ts'
 import type { IdempotencyClaim } from './idempotency.ts'
 import { byRequest, type Identity } from './identity.ts'
 import { commandKeyOf, fingerprintText } from './key-lookup.ts'
-import type { CallResult } from './result.ts'
+import { type CallResult, uncharged } from './result.ts'
 import { unavailableWhenLate, waitLeftMs } from './waiting.ts'
 
 type Conclusion = { readonly outcome: CallOutcome; readonly code?: string; readonly facts: CallFacts }
@@ -181,7 +181,7 @@ export const refuse = async (
 ): Promise<CallResult> => {
   const outcome = statusOf(refusal) >= 500 ? 'failed' : 'refused'
   const remaining = await recordRefusal(dependencies, call, { outcome, code: refusal.code })
-  return { kind: outcome, refusal, credits: { charged: 0n, remaining } }
+  return uncharged(outcome, refusal, remaining)
 }
 
 /** Records a refusal, individually or as a count, and returns the balance. Does not use up the Idempotency-Key. */
@@ -213,7 +213,7 @@ export const refusedUnpaid = async (
     required: formatCredits(cost?.required ?? 0n),
     available: formatCredits(available > 0n ? available : 0n),
   })
-  return { kind: 'refused', refusal, credits: { charged: 0n, remaining } }
+  return uncharged('refused', refusal, remaining)
 }
 
 /** Credits reserved for a call until it is recorded. A second `hold` replaces the earlier amount. */

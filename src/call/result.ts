@@ -23,3 +23,14 @@ export type CallResult =
       readonly credits: Credits
     }
   | { readonly kind: 'refused' | 'failed'; readonly refusal: Refusal; readonly credits?: Credits }
+
+/** The result of a call that costs nothing. `remaining` is undefined if the balance is not known. */
+export const uncharged = (
+  kind: 'refused' | 'failed',
+  refusal: Refusal,
+  remaining: MicroCredits | undefined,
+): CallResult => ({
+  kind,
+  refusal,
+  ...(remaining !== undefined && { credits: { charged: 0n, remaining } }),
+})

@@ -25,7 +25,7 @@ import {
 } from './recording.ts'
 import { rehearsalOf } from './rehearsal.ts'
 import { readParameters } from './request-body.ts'
-import type { CallResult } from './result.ts'
+import { type CallResult, uncharged } from './result.ts'
 import { retryAfterSeconds } from './waiting.ts'
 
 /**
@@ -100,12 +100,7 @@ const refuseAtOnce = (
   refusal: Refusal,
 ): CallResult => {
   refusedCalls.refused(key, { code: refusal.code, outcome: 'failed', capability: form.capability }, atMs)
-  const remaining = ledger.knownBalance(key.organizationId)
-  return {
-    kind: 'failed',
-    refusal,
-    ...(remaining === undefined ? {} : { credits: { charged: 0n, remaining } }),
-  }
+  return uncharged('failed', refusal, ledger.knownBalance(key.organizationId))
 }
 
 const awayNow = ({ gates }: CallDependencies): Refusal => temporarilyUnavailable(retryAfterSeconds(gates))
@@ -257,9 +252,5 @@ const failed = async (
           return ledger.knownBalance(admitted.key.organizationId)
         },
       )
-  return {
-    kind: 'failed',
-    refusal,
-    ...(remaining === undefined ? {} : { credits: { charged: 0n, remaining } }),
-  }
+  return uncharged('failed', refusal, remaining)
 }

@@ -1,17 +1,15 @@
 import type { JsonObject } from '../call/form.ts'
 import { capabilities } from '../capabilities/index.ts'
+import type { Addresses } from '../foundation/addresses.ts'
 
 /** Example first calls with a new key, with curl, in TypeScript and in Python. */
-
-/** Addresses without a slash at the end. */
-type Hosts = { readonly apiUrl: string; readonly dashboardUrl: string }
 
 /** `body` is null for a GET. */
 type Request = { readonly url: string; readonly body: JsonObject | null }
 
 /** The first call for a key with these permissions; undefined if no capability has one. */
 export const firstRequest = (
-  { apiUrl, dashboardUrl }: Hosts,
+  { apiUrl, dashboardUrl }: Addresses,
   permissions: readonly string[],
 ): Request | undefined => {
   for (const { hosts, document } of capabilities) {
@@ -33,7 +31,7 @@ export const firstCalls = ({
   apiKey,
   permissions,
   ...hosts
-}: Hosts & { readonly apiKey: string; readonly permissions: readonly string[] }): Example[] => {
+}: Addresses & { readonly apiKey: string; readonly permissions: readonly string[] }): Example[] => {
   const request = firstRequest(hosts, permissions)
   if (request === undefined) return []
   const { url } = request

@@ -1,6 +1,7 @@
 import type pg from 'pg'
 import type { Query } from '../../projections/projection.ts'
 import { balanceMicro, namesOf } from '../administration/organizations/organizations.ts'
+import type { KeyLimits } from '../events/keys.ts'
 
 /** Queries for pages. Each returns a limited number of rows and uses an index. */
 
@@ -70,11 +71,7 @@ export type KeyRow = {
   name: string
   last4: string
   permissions: string[]
-  limits: {
-    requests_per_minute: number
-    requests_per_day: number
-    email_validations_per_second: number
-  }
+  limits: KeyLimits
   created_at: Date
   expires_at: Date | null
   successor_id: string | null

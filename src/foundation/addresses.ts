@@ -4,8 +4,8 @@ import { join } from 'node:path'
 import { z } from 'zod'
 import type { Config } from '../config.ts'
 
-/** The URLs of the service. A process stores them when it starts, so that commands can show them. */
-type Addresses = { readonly apiUrl: string; readonly dashboardUrl: string }
+/** The URLs of the service, without a slash at the end. A process stores them when it starts, so that commands can show them. */
+export type Addresses = { readonly apiUrl: string; readonly dashboardUrl: string }
 
 const file = 'service.json'
 const answerMaxMs = 1_000

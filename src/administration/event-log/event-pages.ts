@@ -18,15 +18,6 @@ export const lookedAtMax = 2_000
 /** The maximum number of events that a search for one type in one stream reads, in a single read. */
 const streamLookedAtMax = 500
 
-type LogPage = {
-  /** The events, newest first. */
-  readonly events: readonly RecordedEvent[]
-  /** The unreadable events of this page. */
-  readonly unreadable: readonly EventsUnreadable[]
-  /** The next page contains the events before this position; null on the last page. */
-  readonly next: Position | null
-}
-
 type Asked = { readonly type: string | null; readonly max: number }
 
 /**
@@ -36,7 +27,7 @@ type Asked = { readonly type: string | null; readonly max: number }
 export const newestEvents = async (
   eventLog: Pick<Log, 'lookBack'>,
   { before, type, max }: Asked & { readonly before: Position | null },
-): Promise<LogPage> => {
+): Promise<LookedBack> => {
   const shownMax = Math.min(max, pageMax)
   const events: RecordedEvent[] = []
   const unreadable: EventsUnreadable[] = []

@@ -6,7 +6,12 @@ import { type Context, exported, type Sections, titled } from '../declare.ts'
 import { eventLine } from '../event-log/event-json.ts'
 import { flag, month, organization, revisionOrInstant } from '../fields.ts'
 import { InputFault } from '../input.ts'
-import { type MonthStatement, monthStatement, type StatementFile } from '../months/statements.ts'
+import {
+  type MonthStatement,
+  monthStatement,
+  type StatementFile,
+  statementHeadJson,
+} from '../months/statements.ts'
 import { exportLedger, type LedgerRange, organizationsOf } from './ledgers.ts'
 
 const exporting = z.object({
@@ -129,18 +134,10 @@ const stateOf = ({ head, closing, through }: MonthStatement): string => {
   return `closed, through revision ${closing.closed.through_revision}, digest ${closing.closed.digest}`
 }
 
-const statementJson = (found: MonthStatement) => {
-  const { head, summary, closing, through } = found
-  return {
-    organization_id: head.organizationId,
-    name: head.name,
-    month: head.month,
-    state: closing === null ? 'open' : 'closed',
-    as_of_revision: closing === null ? through : closing.closed.through_revision,
-    digest: closing === null || closing.month !== head.month ? null : closing.closed.digest,
-    ...summaryJson(summary),
-  }
-}
+const statementJson = (found: MonthStatement) => ({
+  ...statementHeadJson(found),
+  ...summaryJson(found.summary),
+})
 
 const statementSections = (found: MonthStatement, shown: readonly StatementLine[]): Sections => {
   const { head, summary } = found

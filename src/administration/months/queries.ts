@@ -6,7 +6,7 @@ import type { MonthClosed } from '../../events/credits.ts'
 import { type Next, query, titled } from '../declare.ts'
 import { month, organization } from '../fields.ts'
 import { chargedByMonth, listCharges, listDay } from './charges.ts'
-import { closableAt, type MonthStatement, monthStatement, monthsOf } from './statements.ts'
+import { closableAt, type MonthStatement, monthStatement, monthsOf, statementHeadJson } from './statements.ts'
 
 const eventsRead = (events: number): string => `${events} events of the ledger have been read.`
 
@@ -106,12 +106,11 @@ const showTotals = query({
       })
     const found = await read(of)
     const before = await read(monthBefore(of))
-    const { head, closing, through, summary } = found
+    const { head, closing, summary } = found
+    const headJson = statementHeadJson(found)
     const totals = amountsOf(summary)
-    const own = closing?.month === of ? closing : null
     const closable_from =
       closing === null && nowMs < closableAt(of) ? new Date(closableAt(of)).toISOString() : null
-    const digest = own?.closed.digest ?? null
     const compared = comparedRows(totals, amountsOf(before.summary))
     const charges = groupRows(summary.charges, before.summary.charges).map(
       ({ name, count, amount, ...earlier }) => ({
@@ -138,12 +137,7 @@ const showTotals = query({
     }))
     return {
       json: {
-        organization_id: organizationId,
-        name: head.name,
-        month: of,
-        state: closing === null ? 'open' : 'closed',
-        as_of_revision: closing === null ? through : closing.closed.through_revision,
-        digest,
+        ...headJson,
         closable_from,
         ...totals,
         previous_month: monthBefore(of),
@@ -154,7 +148,7 @@ const showTotals = query({
       },
       sections: [
         `${head.name} in ${of}`,
-        { ...totals, closable_from, digest, note: stateOf(found) },
+        { ...totals, closable_from, digest: headJson.digest, note: stateOf(found) },
         `Compared with ${monthBefore(of)}`,
         compared,
         ...titled('Charges by rule', charges),

@@ -48,6 +48,16 @@ export type MonthStatement = {
   readonly begun: boolean
 }
 
+/** The first members of a statement as JSON. */
+export const statementHeadJson = ({ head, closing, through }: MonthStatement) => ({
+  organization_id: head.organizationId,
+  name: head.name,
+  month: head.month,
+  state: closing === null ? 'open' : 'closed',
+  as_of_revision: closing === null ? through : closing.closed.through_revision,
+  digest: closing?.month === head.month ? closing.closed.digest : null,
+})
+
 type StatementRequest = {
   readonly organizationId: string
   readonly month: Month

@@ -4,9 +4,9 @@ import { formatCredits, type MicroCredits } from '../../billing/money.ts'
 import { standingBooks } from '../../billing/prices.ts'
 import { rowsOf } from '../../concurrency/query.ts'
 import { decodeEvent } from '../../event-log/stored-event.ts'
-import { ledgerStream } from '../../events/streams.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
 import { readPrices } from '../../ledger/prices/price-stream.ts'
+import { ledgerEventAt } from '../../ledger/read-ledger.ts'
 import { CommandRefused } from '../../ledger/write/commit.ts'
 import { registeredAccount, uniqueCommandKey } from '../credits/credits.ts'
 import { InputFault } from '../input.ts'
@@ -84,11 +84,8 @@ export const priceOverrides = async (
   for (const overrides of account.overrides.values()) {
     const current = overrides.findLast(({ fromMs }) => fromMs <= nowMs)
     for (const override of overrides) {
-      const [recorded] = await eventLog.read(ledgerStream(organizationId), {
-        from: override.revision,
-        max: 1,
-      })
-      const event = recorded === undefined ? null : decodeEvent(recorded)
+      const recorded = await ledgerEventAt(eventLog, organizationId, override.revision)
+      const event = recorded === null ? null : decodeEvent(recorded)
       if (event?.type !== 'PriceOverrideSet') continue
       found.push({
         revision: override.revision,
