@@ -108,15 +108,13 @@ export type ScheduledJob = {
   /** What the job does, for the list of jobs. */
   readonly purpose: string
   readonly cron: string
-  readonly expireSeconds: number
+  /** 15 minutes by default. */
+  readonly expireSeconds?: number
 } & (
   | { readonly run: () => Promise<unknown>; readonly portionMax?: undefined }
   /** Returns the amount of completed work. If the amount equals `portionMax`, the job runs again. */
   | { readonly run: () => Promise<number>; readonly portionMax: number }
 )
-
-/** A scheduled job usually takes seconds, but can take much longer after the service has been down for hours. */
-export const usualJobSecondsMax = 900
 
 /** Started by `queue.send`. */
 export type QueuedJob = {

@@ -63,9 +63,6 @@ export const capitalized = (text: string): string => {
 /** Like `credits`, for a decimal amount from an event. */
 export const decimal = (text: string): string => credits(String(parseCredits(text)))
 
-/** A charge or an expiry, which reduces the balance, as a positive amount. */
-export const cost = (change: string): string => credits(String(-parseCredits(change)))
-
 /** A negative balance is marked with a word, because some people do not see its colour. */
 export const balance = (micro: string): Html =>
   BigInt(micro) < 0n

@@ -9,12 +9,7 @@ import { organizationsOf } from '../administration/ledgers/ledgers.ts'
 import { reconcileLedgers } from '../administration/ledgers/reconcile.ts'
 import { recordReconciled } from '../administration/ledgers/reconciliations.ts'
 import { recordOperation } from '../administration/operator-events.ts'
-import {
-  type QueuedJob,
-  type ScheduledJob,
-  type SealedStore,
-  usualJobSecondsMax,
-} from '../call/capability.ts'
+import type { QueuedJob, ScheduledJob, SealedStore } from '../call/capability.ts'
 import { rowsOf } from '../concurrency/query.ts'
 import { decodeEvent } from '../event-log/stored-event.ts'
 import { askedCheckpointJob } from '../event-log/tree/checkpoints.ts'
@@ -50,13 +45,11 @@ export const ownJobs = (
     'expire-credits': {
       purpose: 'writes off credits that have expired',
       cron: '*/5 * * * *',
-      expireSeconds: usualJobSecondsMax,
       run: () => expireDueCredits(foundation),
     },
     'forget-answers': {
       purpose: 'deletes answers kept for repeated calls, after 24 hours',
       cron: '17 * * * *',
-      expireSeconds: usualJobSecondsMax,
       portionMax: forgottenAtOnceMax,
       run: () => forgetAnswers(foundation.pool),
     },
@@ -82,7 +75,6 @@ export const ownJobs = (
     'renew-seals': {
       purpose: 'seals stored secrets with the current key, and destroys old keys',
       cron: '3 * * * *',
-      expireSeconds: usualJobSecondsMax,
       run: () =>
         renewSeals({
           keys: foundation.epochKeys,

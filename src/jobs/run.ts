@@ -38,6 +38,8 @@ const scheduledJobOptions = {
   // Notifies the workers immediately, because someone may be waiting for the result.
   notify: true,
 } as const
+/** A scheduled job usually takes seconds, but can take much longer after the service has been down for hours. */
+const usualSecondsMax = 900
 /** A dead letter that is not retried within this time is deleted. */
 const deadLetterSeconds = 30 * 86_400
 
@@ -79,7 +81,7 @@ export const startJobs = async (
   }
   const schedule = async (
     name: string,
-    { purpose, cron, run, portionMax, expireSeconds }: ScheduledJob,
+    { purpose, cron, run, portionMax, expireSeconds = usualSecondsMax }: ScheduledJob,
   ): Promise<void> => {
     await boss.createQueue(name, { policy: 'singleton' })
     // An earlier release may have created the queue with other options.

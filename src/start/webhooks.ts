@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { Logger } from 'pino'
-import { type OpenCapability, usualJobSecondsMax } from '../call/capability.ts'
+import type { OpenCapability } from '../call/capability.ts'
 import { createOutage, type Outage } from '../concurrency/outage.ts'
 import type { Config } from '../config.ts'
 import type { Foundation } from '../foundation/foundation.ts'
@@ -76,7 +76,6 @@ export const openWebhooks = (
       'forget-webhooks': {
         purpose: 'deletes old webhook messages',
         cron: '29 * * * *',
-        expireSeconds: usualJobSecondsMax,
         run: () => forgetDeliveries(pool, Date.now()),
         portionMax: forgottenAtOnceMax,
       },

@@ -138,10 +138,7 @@ export const removeSecondFactor = (
     }
   })
 
-/** `recoveryCodesLeft` is null for the code of an app. */
-type FactorVerdict =
-  | { readonly kind: 'right'; readonly recoveryCodesLeft: number | null }
-  | { readonly kind: SecondFactorRefusal }
+type FactorVerdict = { readonly kind: 'right' | SecondFactorRefusal }
 
 type Asked = {
   readonly user: string
@@ -218,7 +215,7 @@ const checkTotpCode = async (
   }
   if (step <= Number(row.last_step)) return { kind: 'used' }
   await client.query('update user_second_factors set last_step = $2 where user_name = $1', [asked.user, step])
-  return { kind: 'right', recoveryCodesLeft: null }
+  return { kind: 'right' }
 }
 
 /** The factor or its codes have changed since they were read, or the code was used in the meantime. */
@@ -239,7 +236,7 @@ const checkRecoveryCode = async (parts: Parts, asked: Asked, typed: string): Pro
   const code = placeOfCode(typed, { hashes, codesId })
   if (code === null) return { kind: 'wrong' }
   try {
-    const left = await changeUsers(parts, actor, (known) => {
+    await changeUsers(parts, actor, (known) => {
       const { named } = userIn(known, user)
       const now = factorIn(known, user)
       if (now.factorId !== factorId || now.codesId !== codesId || now.codesUsed.has(code))
@@ -247,10 +244,10 @@ const checkRecoveryCode = async (parts: Parts, asked: Asked, typed: string): Pro
       const data = { ...named, factor_id: factorId, codes_id: codesId, code }
       return {
         events: [{ type: 'RecoveryCodeUsed', data }],
-        writeRow: async () => recoveryCodesCount - now.codesUsed.size - 1,
+        writeRow: async () => undefined,
       }
     })
-    return { kind: 'right', recoveryCodesLeft: left }
+    return { kind: 'right' }
   } catch (error) {
     if (error instanceof CodeSpent) return { kind: 'used' }
     throw error

@@ -7,7 +7,6 @@ import {
   type Meters,
   type ScheduledJob,
   SettingFault,
-  usualJobSecondsMax,
 } from '../../call/capability.ts'
 import type { DataSource } from '../../call/data-source.ts'
 import type { CapabilityForm } from '../../call/form.ts'
@@ -237,7 +236,6 @@ export const emailValidation: Capability<EmailValidationSettings> = {
         'forget-mailboxes': {
           purpose: 'deletes old results of mailbox checks',
           cron: '29 * * * *',
-          expireSeconds: usualJobSecondsMax,
           run: checks.forget,
           portionMax: forgottenAtOnceMax,
         } satisfies ScheduledJob,

@@ -1,4 +1,4 @@
-import { type Capability, type Meters, usualJobSecondsMax } from '../../call/capability.ts'
+import type { Capability, Meters } from '../../call/capability.ts'
 import type { AnyCapabilityForm, CapabilityForm } from '../../call/form.ts'
 import { forgetHits, forgetPastPeriods, forgottenAtOnceMax, openPixelCounters } from './counters.ts'
 import {
@@ -42,14 +42,12 @@ export const pixel: Capability = {
       'forget-pixel-hits': {
         purpose: 'deletes the ids of old hits',
         cron: '7 * * * *',
-        expireSeconds: usualJobSecondsMax,
         run: () => forgetHits(ports.pool),
         portionMax: forgottenAtOnceMax,
       },
       'forget-pixel-periods': {
         purpose: 'deletes the counters of past periods',
         cron: '11 * * * *',
-        expireSeconds: usualJobSecondsMax,
         run: () => forgetPastPeriods(ports.pool),
         portionMax: forgottenAtOnceMax,
       },

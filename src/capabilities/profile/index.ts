@@ -1,11 +1,5 @@
 import type pg from 'pg'
-import {
-  type Capability,
-  type CapabilityStorage,
-  type InputVerdict,
-  type Meters,
-  usualJobSecondsMax,
-} from '../../call/capability.ts'
+import type { Capability, CapabilityStorage, InputVerdict, Meters } from '../../call/capability.ts'
 import type { DataSource } from '../../call/data-source.ts'
 import type { Caller, CapabilityForm, PaidCall, Unaffordable } from '../../call/form.ts'
 import { afterMs } from '../../concurrency/deadline.ts'
@@ -280,7 +274,6 @@ export const profile: Capability<ProfileSettings> = {
         'drop-old-profiles': {
           purpose: 'deletes profiles that are too old',
           cron: '51 * * * *',
-          expireSeconds: usualJobSecondsMax,
           run: () => dropOldProfiles({ eventLog, vault, clock: Date }),
           portionMax: retainedAtOnceMax,
         },

@@ -11,7 +11,7 @@ import { attempt, csrfOf, type Dashboard, sendPage } from '../page.ts'
 import { guessableNames } from '../queries.ts'
 import { sessionCookie } from '../session.ts'
 import { faultPage } from './fault.ts'
-import { csrfField, described, type FormFault, faultNotice, layout } from './layout.ts'
+import { csrfField, type FormFault, faultNotice, layout, newPasswordField } from './layout.ts'
 
 /** The page of an invitation link. Mail scanners can open the link, so only POST creates the user, and only once. */
 
@@ -94,13 +94,9 @@ ${faultNotice(fault)}
 <form class="fields" method="post">
 ${csrfField(csrf)}
 <input type="text" name="username" value="${user}" autocomplete="username" hidden readonly>
-${passwordField('new', 'Password, at least 15 characters', fault)}
-${passwordField('again', 'Repeat the password', fault)}
+${newPasswordField('new', 'Password, at least 15 characters', fault)}
+${newPasswordField('again', 'Repeat the password', fault)}
 <p class="actions"><button type="submit">Set password</button></p>
 </form>
 </div>`,
   })
-
-const passwordField = (name: string, label: string, fault: FormFault | null): Html =>
-  html`<p><label for="${name}">${label}</label>
-<input id="${name}" name="${name}" type="password" required maxlength="1024" autocomplete="new-password"${described(name, fault)}></p>`

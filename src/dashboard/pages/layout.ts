@@ -207,3 +207,17 @@ export const described = (field: string, fault: FormFault | null, hint?: string)
   const by = [hint, faulty ? 'fault' : undefined].filter((id) => id !== undefined).join(' ')
   return [faulty && html` aria-invalid="true"`, by !== '' && html` aria-describedby="${by}"`]
 }
+
+/** The field for the user's current password. */
+export const presentPassword = (fault: FormFault | null, id = 'present'): Html =>
+  passwordField({ id, name: 'present', label: 'Current password', autocomplete: 'current-password' }, fault)
+
+export const newPasswordField = (name: string, label: string, fault: FormFault | null): Html =>
+  passwordField({ id: name, name, label, autocomplete: 'new-password' }, fault)
+
+const passwordField = (
+  { id, name, label, autocomplete }: Readonly<Record<'id' | 'name' | 'label' | 'autocomplete', string>>,
+  fault: FormFault | null,
+): Html =>
+  html`<p><label for="${id}">${label}</label>
+<input id="${id}" name="${name}" type="password" required maxlength="1024" autocomplete="${autocomplete}"${described(name, fault)}></p>`

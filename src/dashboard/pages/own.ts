@@ -17,12 +17,13 @@ import { guessableNames } from '../queries.ts'
 import { endOtherSessions, SignInOvertaken, sessionCookie, sessionsOf } from '../session.ts'
 import {
   csrfField,
-  described,
   type FormFault,
   faultNotice,
   figures,
   formFields,
   layout,
+  newPasswordField,
+  presentPassword,
   table,
   type Viewer,
 } from './layout.ts'
@@ -191,9 +192,9 @@ ${faultNotice(fault)}
 <form class="fields" method="post" action="/me/password">${formFields(viewer)}
 <input type="hidden" name="next" value="${next}">
 <input type="text" name="username" value="${viewer.user}" autocomplete="username" hidden readonly>
-${passwordField('present', 'Current password', 'current-password', fault)}
-${passwordField('new', 'New password, at least 15 characters', 'new-password', fault)}
-${passwordField('again', 'Repeat the new password', 'new-password', fault)}
+${presentPassword(fault)}
+${newPasswordField('new', 'New password, at least 15 characters', fault)}
+${newPasswordField('again', 'Repeat the new password', fault)}
 <p class="actions"><button type="submit">Change password</button></p>
 </form>
 </section>
@@ -244,10 +245,6 @@ ${
 }
 </section>`,
   })
-
-const passwordField = (name: string, label: string, autocomplete: string, fault: FormFault | null): Html =>
-  html`<p><label for="${name}">${label}</label>
-<input id="${name}" name="${name}" type="password" required maxlength="1024" autocomplete="${autocomplete}"${described(name, fault)}></p>`
 
 const changesNotice = (notices: readonly AccountNotice[], sinceMs: number, next: string): Html => {
   const since = notices.filter(({ at }) => at.getTime() >= sinceMs)

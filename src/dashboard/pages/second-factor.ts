@@ -26,6 +26,7 @@ import {
   figures,
   formFields,
   layout,
+  presentPassword,
   type Viewer,
 } from './layout.ts'
 import { checkPresentPassword } from './own.ts'
@@ -157,10 +158,6 @@ const checkBoth = async (
 
 /** The pages on which users set up or remove their own second factor, or create new recovery codes. */
 
-const password = (id: string, fault: FormFault | null): Html =>
-  html`<p><label for="${id}">Current password</label>
-<input id="${id}" name="present" type="password" required maxlength="1024" autocomplete="current-password"${described('present', fault)}></p>`
-
 const code = (id: string, label: string, fault: FormFault | null): Html =>
   html`<p><label for="${id}">${label}</label>
 <input id="${id}" name="code" autocomplete="one-time-code" autocapitalize="none" spellcheck="false" required maxlength="40"${described('code', fault)}></p>`
@@ -206,7 +203,7 @@ ${picture(address)}
 ${faultNotice(fault)}
 <form class="fields" method="post" action="/me/second-factor">${formFields(viewer)}
 <input type="hidden" name="sealed" value="${sealed}">
-${password('present', fault)}
+${presentPassword(fault)}
 ${code('code', 'Current code from the app', fault)}
 <p class="actions"><button type="submit">Set it up</button>${!required && html` <a href="/me">Cancel</a>`}</p>
 </form>
@@ -243,7 +240,7 @@ ${figures([
 <p class="note">You get ten new codes, and the previous ones stop working.</p>
 ${faultNotice(ofCodes)}
 <form class="fields" method="post" action="/me/second-factor/codes">${formFields(viewer)}
-${password('present-codes', ofCodes)}
+${presentPassword(ofCodes, 'present-codes')}
 ${code('code-codes', 'Code from your app, or a recovery code', ofCodes)}
 <p class="actions"><button type="submit">Create new codes</button></p>
 </form>
@@ -253,7 +250,7 @@ ${code('code-codes', 'Code from your app, or a recovery code', ofCodes)}
 <p class="note">You then need only your password to sign in, and the recovery codes stop working. To use another device, remove the second factor and set it up again.</p>
 ${faultNotice(ofRemove)}
 <form class="fields" method="post" action="/me/second-factor/remove">${formFields(viewer)}
-${password('present-remove', ofRemove)}
+${presentPassword(ofRemove, 'present-remove')}
 ${code('code-remove', 'Code from your app, or a recovery code', ofRemove)}
 <p class="actions"><button class="danger" type="submit">Remove it</button></p>
 </form>
