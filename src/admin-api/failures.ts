@@ -3,7 +3,7 @@ import { InputFault } from '../administration/input.ts'
 import { isDatabaseAway } from '../call/unavailable.ts'
 import { Unavailable, UnknownOutcome } from '../event-log/port.ts'
 import { EventDataError } from '../event-log/stored-event.ts'
-import { CommandRefused, LedgerOutcomeUnknown, LedgerUnavailable } from '../ledger/write/commit.ts'
+import { CommandRefused, LedgerOutcomeUnknown, LedgerUnavailable } from '../ledger/command.ts'
 
 /** A refused request of the admin API, with the error object of Spec §2.1 and the codes of the command line's `--json`. */
 export class Refused extends Error {

@@ -7,7 +7,7 @@ import type { CallFacts } from '../events/calls.ts'
 import type { ErasureFile } from '../guard/secrets/erasures.ts'
 import type { EpochSealer, Secrets } from '../guard/secrets/secrets.ts'
 import { CommandRefused } from '../ledger/command.ts'
-import type { Ledger } from '../ledger/write/commit.ts'
+import type { Ledger } from '../ledger/write/ledger.ts'
 import type { DataSource } from './data-source.ts'
 import type { AnyCapabilityForm, CapabilityDocument } from './form.ts'
 

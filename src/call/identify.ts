@@ -1,4 +1,4 @@
-import { LedgerOutcomeUnknown } from '../ledger/write/commit.ts'
+import { LedgerOutcomeUnknown } from '../ledger/command.ts'
 import { written } from './answer.ts'
 import type { AdmittedCall } from './call.ts'
 import type { StoredAnswer } from './claims.ts'

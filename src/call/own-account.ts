@@ -15,7 +15,7 @@ import { availableOf, balanceOf } from '../ledger/account.ts'
 import { findCall, mainCall } from '../ledger/explain/call-evidence.ts'
 import { type Explanation, explain } from '../ledger/explain/explanation.ts'
 import { readPricesAsTheyAre } from '../ledger/prices/price-stream.ts'
-import type { Ledger } from '../ledger/write/commit.ts'
+import type { Ledger } from '../ledger/write/ledger.ts'
 
 export type { Explanation } from '../ledger/explain/explanation.ts'
 

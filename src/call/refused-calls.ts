@@ -5,9 +5,9 @@ import type { CallsRefused } from '../events/calls.ts'
 import type { Capability } from '../events/capabilities.ts'
 import type { DirectoryKey } from '../guard/key-directory.ts'
 import type { RatePolicy } from '../guard/limits/rate-limit.ts'
-import type { Instruction } from '../ledger/command.ts'
+import { CommandRefused, type Instruction } from '../ledger/command.ts'
 import type { PriceBooks } from '../ledger/prices/price-books.ts'
-import { CommandRefused, type Ledger } from '../ledger/write/commit.ts'
+import type { Ledger } from '../ledger/write/ledger.ts'
 
 /**
  * Counts refused calls, so that a caller cannot fill the event log for free (decision 24). Refusals by a rate limit are recorded as

@@ -1,6 +1,6 @@
 import { InputFault } from '../administration/input.ts'
 import { EventDataError } from '../event-log/stored-event.ts'
-import { CommandRefused } from '../ledger/write/commit.ts'
+import { CommandRefused } from '../ledger/command.ts'
 import { capitalized } from './format.ts'
 import type { FormFault } from './pages/layout.ts'
 

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import type pg from 'pg'
 import { decodeTime } from 'ulid'
-import { CommandRefused } from '../ledger/write/commit.ts'
+import { CommandRefused } from '../ledger/command.ts'
 
 /** Accepts each displayed form only once, even if the outcome of its change is unknown. All processes share the list of accepted forms. */
 

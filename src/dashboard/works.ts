@@ -1,6 +1,6 @@
 import { within } from '../concurrency/deadline.ts'
 import { createFairShare } from '../concurrency/fair-share.ts'
-import { CommandRefused } from '../ledger/write/commit.ts'
+import { CommandRefused } from '../ledger/command.ts'
 
 /**
  * Computes pages that take too long for one request. This process computes each page, reports the progress, and stores the result until it is

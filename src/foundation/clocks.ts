@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import type { OutageLogger } from '../concurrency/outage.ts'
-import { CommandRefused } from '../ledger/write/commit.ts'
+import { CommandRefused } from '../ledger/command.ts'
 
 /** The maximum difference between this host's clock and the database's. If it is larger, one of them is wrong. */
 const differenceMaxMs = 15 * 60_000

@@ -14,9 +14,10 @@ import { createErasureFile, type ErasureFile } from '../guard/secrets/erasures.t
 import type { KeySlot, SecretKey } from '../guard/secrets/installation-key.ts'
 import { createSecrets, type InstallationKey, type Secrets } from '../guard/secrets/secrets.ts'
 import { lotPlacesIn } from '../ledger/explain/lots-drawn.ts'
-import { createLedger, type Ledger, type LedgerObserver } from '../ledger/write/commit.ts'
 import { type Competition, openCompetition } from '../ledger/write/conflict-notices.ts'
 import { createKeyedEvents, type KeyedEvents } from '../ledger/write/keyed-events.ts'
+import { createLedger, type Ledger } from '../ledger/write/ledger.ts'
+import type { LedgerObserver } from '../ledger/write/options.ts'
 import { snapshotFrom } from '../ledger/write/snapshot.ts'
 import { type ClockWatch, createClockWatch } from './clocks.ts'
 import { openingWith } from './closing.ts'
@@ -233,7 +234,7 @@ const gatedPool = (pool: pg.Pool, gate: Gate): pg.Pool => {
   })
 }
 
-/** Reports the log's answers to the gate. Appends are sent even while the gate is shut (see `ledger/write/commit.ts`). */
+/** Reports the log's answers to the gate. Appends are sent even while the gate is shut (see `ledger/write/ledger.ts`). */
 const watchedLog = (eventLog: EventLog, gate: Gate): EventLog => ({
   ...eventLog,
   append: (...given) => gate.watch(eventLog.append(...given)),

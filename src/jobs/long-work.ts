@@ -17,7 +17,7 @@ import { catchUp } from '../administration/projections/catch-up.ts'
 import { mayDo } from '../administration/roles.ts'
 import { openUserDirectory, type UserDirectory } from '../administration/users/user-directory.ts'
 import type { Foundation } from '../foundation/foundation.ts'
-import { CommandRefused } from '../ledger/write/commit.ts'
+import { CommandRefused } from '../ledger/command.ts'
 
 /** Runs the long commands and queries that users start from any interface. */
 

@@ -150,6 +150,16 @@ export class CommandRefused extends Error {
 /** The command was decided from an older state of the ledger. The caller must read the ledger again, and can then repeat the command. */
 export class LedgerChanged extends CommandRefused {}
 
+/** The ledger cannot accept the command now. The command was not written and never will be, so the caller can try again. */
+export class LedgerUnavailable extends Error {
+  override name = 'LedgerUnavailable'
+}
+
+/** The command may have been written, or may still be written. The caller can find out by repeating it with the same key. */
+export class LedgerOutcomeUnknown extends Error {
+  override name = 'LedgerOutcomeUnknown'
+}
+
 /**
  * The command key of the first refund and of the reversal of a call's charge, derived from the call's first event id. Because both have
  * the same key, only one of them can be written.

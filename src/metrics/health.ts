@@ -17,7 +17,7 @@ import type { Meters } from '../call/capability.ts'
 import { within } from '../concurrency/deadline.ts'
 import { remembered } from '../concurrency/remembered.ts'
 import type { DiskWatch } from '../guard/disk-space.ts'
-import type { Ledger } from '../ledger/write/commit.ts'
+import type { Ledger } from '../ledger/write/ledger.ts'
 
 /**
  * The checks of a running process, for load balancers, Prometheus and the dashboard. However often they are requested, a check runs at most

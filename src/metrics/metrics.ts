@@ -8,7 +8,7 @@ import { type Capability, capability } from '../events/capabilities.ts'
 import type { AuthenticationFailure } from '../guard/authenticate.ts'
 import type { RatePolicy } from '../guard/limits/rate-limit.ts'
 import type { RateLimiterObserver } from '../guard/limits/redis-rate-limiter.ts'
-import type { LedgerObserver } from '../ledger/write/commit.ts'
+import type { LedgerObserver } from '../ledger/write/options.ts'
 
 /**
  * Creates the metrics of one process. Values that every call changes are plain numbers, which become metrics only when they are read. An

@@ -9,7 +9,7 @@ import type { CallFacts } from '../../src/events/calls.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 import { newAccount } from '../../src/ledger/account.ts'
 import { recordedCalls } from '../../src/ledger/explain/recorded-calls.ts'
-import type { Ledger } from '../../src/ledger/write/commit.ts'
+import type { Ledger } from '../../src/ledger/write/ledger.ts'
 import { createMemoryEventLog } from '../support/memory-event-log.ts'
 
 const unregistered = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZN'

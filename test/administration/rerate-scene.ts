@@ -10,7 +10,7 @@ import { ledgerStream } from '../../src/events/streams.ts'
 import { createSecrets } from '../../src/guard/secrets/secrets.ts'
 import { balanceOf } from '../../src/ledger/account.ts'
 import { costsOf } from '../../src/ledger/explain/call-costs.ts'
-import { createLedger, type Ledger } from '../../src/ledger/write/commit.ts'
+import { createLedger, type Ledger } from '../../src/ledger/write/ledger.ts'
 import { lookUp } from '../support/ledger-commands.ts'
 import { createMemoryEventLog } from '../support/memory-event-log.ts'
 

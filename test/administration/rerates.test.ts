@@ -11,7 +11,8 @@ import type { EventLog } from '../../src/event-log/port.ts'
 import { eventIdOf } from '../../src/event-log/stored-event.ts'
 import { ledgerStream, rerateStream } from '../../src/events/streams.ts'
 import { createSecrets } from '../../src/guard/secrets/secrets.ts'
-import { createLedger, LedgerOutcomeUnknown } from '../../src/ledger/write/commit.ts'
+import { LedgerOutcomeUnknown } from '../../src/ledger/command.ts'
+import { createLedger } from '../../src/ledger/write/ledger.ts'
 import { randomCases } from '../support/exhaustive.ts'
 import {
   apply,

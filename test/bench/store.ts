@@ -8,7 +8,7 @@ import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import { parseConfig } from '../../src/config.ts'
 import { startEmbeddedPostgres } from '../../src/foundation/embedded/server.ts'
 import { type Foundation, openFoundation } from '../../src/foundation/foundation.ts'
-import type { Ledger } from '../../src/ledger/write/commit.ts'
+import type { Ledger } from '../../src/ledger/write/ledger.ts'
 import { postmasterOf } from './processor-time.ts'
 
 /** The stores of one installation, shared by a benchmark's processes. */

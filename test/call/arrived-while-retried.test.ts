@@ -5,7 +5,7 @@
 import { afterAll, afterEach, beforeEach, expect, test } from 'vitest'
 import { type EventLog, UnknownOutcome } from '../../src/event-log/port.ts'
 import { verifyLedger } from '../../src/ledger/check/verify.ts'
-import { createLedger } from '../../src/ledger/write/commit.ts'
+import { createLedger } from '../../src/ledger/write/ledger.ts'
 import { snapshotFrom } from '../../src/ledger/write/snapshot.ts'
 import type { App } from '../../src/start/app.ts'
 import { type Answer, openHouse, type Partner, places, send, until } from '../support/house.ts'

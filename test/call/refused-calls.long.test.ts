@@ -6,7 +6,7 @@ import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 import type { DirectoryKey } from '../../src/guard/key-directory.ts'
 import { verifyLedger } from '../../src/ledger/check/verify.ts'
-import { createLedger, type Ledger } from '../../src/ledger/write/commit.ts'
+import { createLedger, type Ledger } from '../../src/ledger/write/ledger.ts'
 import { logger } from '../support/logger.ts'
 import { type AppendFault, createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
 

@@ -1,8 +1,9 @@
 /** No caller waits longer than 12 seconds for a 503, no matter which part of the service hangs. */
 import pg from 'pg'
 import { afterAll, afterEach, describe, expect, test } from 'vitest'
-import { createLedger, type LedgerCommand, LedgerOutcomeUnknown } from '../../src/ledger/write/commit.ts'
+import { type LedgerCommand, LedgerOutcomeUnknown } from '../../src/ledger/command.ts'
 import { createKeyedEvents } from '../../src/ledger/write/keyed-events.ts'
+import { createLedger } from '../../src/ledger/write/ledger.ts'
 import { snapshotFrom } from '../../src/ledger/write/snapshot.ts'
 import type { App } from '../../src/start/app.ts'
 import { chargesOf } from '../spec/ledger-scene.ts'

@@ -13,7 +13,7 @@ import { optionsOf, typedIn } from '../../src/cli/parse.ts'
 import { ConfigError } from '../../src/config.ts'
 import { Unavailable } from '../../src/event-log/port.ts'
 import { composeApiKey } from '../../src/keys/api-key.ts'
-import { CommandRefused, LedgerUnavailable } from '../../src/ledger/write/commit.ts'
+import { CommandRefused, LedgerUnavailable } from '../../src/ledger/command.ts'
 import { root } from '../support/service.ts'
 import { commands } from './commands.ts'
 

@@ -19,7 +19,7 @@ import type { Position, RecordedEvent } from '../../src/event-log/port.ts'
 import type { DomainEvent } from '../../src/events/catalogue.ts'
 import { jobsApplication } from '../../src/foundation/job-queue.ts'
 import { balanceOf } from '../../src/ledger/account.ts'
-import { LedgerUnavailable } from '../../src/ledger/write/commit.ts'
+import { LedgerUnavailable } from '../../src/ledger/command.ts'
 import {
   type DashboardHost,
   encoded,

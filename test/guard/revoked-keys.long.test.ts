@@ -8,7 +8,7 @@ import type { NewEvent } from '../../src/event-log/port.ts'
 import { uuidV5 } from '../../src/event-log/stored-event.ts'
 import { keyStream } from '../../src/events/streams.ts'
 import { composeApiKey } from '../../src/keys/api-key.ts'
-import { CommandRefused } from '../../src/ledger/write/commit.ts'
+import { CommandRefused } from '../../src/ledger/command.ts'
 import type { App } from '../../src/start/app.ts'
 import { houseForFile, send, until } from '../support/house.ts'
 

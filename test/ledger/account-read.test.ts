@@ -2,7 +2,7 @@
 import { pino } from 'pino'
 import { expect, test } from 'vitest'
 import type { Instruction } from '../../src/ledger/command.ts'
-import { createLedger } from '../../src/ledger/write/commit.ts'
+import { createLedger } from '../../src/ledger/write/ledger.ts'
 import { createMemoryEventLog } from '../support/memory-event-log.ts'
 
 const organizationId = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZZ'

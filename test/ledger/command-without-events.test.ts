@@ -5,7 +5,7 @@
 import { pino } from 'pino'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { verifyLedger } from '../../src/ledger/check/verify.ts'
-import { createLedger, type Ledger } from '../../src/ledger/write/commit.ts'
+import { createLedger, type Ledger } from '../../src/ledger/write/ledger.ts'
 import { atMs, call, command, openLedger, org } from '../support/ledger-commands.ts'
 import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
 

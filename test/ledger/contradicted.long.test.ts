@@ -8,13 +8,10 @@ import { formatCredits, parseCredits } from '../../src/billing/money.ts'
 import { AppendConflict, type EventLog, Unavailable } from '../../src/event-log/port.ts'
 import { operatorStream } from '../../src/events/streams.ts'
 import { type Account, balanceOf } from '../../src/ledger/account.ts'
-import {
-  type AccountSnapshot,
-  createLedger,
-  type Ledger,
-  type LedgerLimits,
-  LedgerUnavailable,
-} from '../../src/ledger/write/commit.ts'
+import { LedgerUnavailable } from '../../src/ledger/command.ts'
+import { createLedger, type Ledger } from '../../src/ledger/write/ledger.ts'
+import type { LedgerLimits } from '../../src/ledger/write/options.ts'
+import type { AccountSnapshot } from '../../src/ledger/write/reader.ts'
 import { atMs, call, openLedger, org, stream } from '../support/ledger-commands.ts'
 import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
 

@@ -12,13 +12,8 @@ import { eventIdOf } from '../../src/event-log/stored-event.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 import { balanceOf } from '../../src/ledger/account.ts'
 import { verifyLedger } from '../../src/ledger/check/verify.ts'
-import {
-  type Committed,
-  createLedger,
-  type Ledger,
-  LedgerOutcomeUnknown,
-  LedgerUnavailable,
-} from '../../src/ledger/write/commit.ts'
+import { type Committed, LedgerOutcomeUnknown, LedgerUnavailable } from '../../src/ledger/command.ts'
+import { createLedger, type Ledger } from '../../src/ledger/write/ledger.ts'
 import {
   type DoubleAppendFault,
   type EventStoreDouble,

@@ -19,18 +19,11 @@ import type { LedgerEvent } from '../../src/events/catalogue.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 import { type Account, balanceOf, evolve, newAccount } from '../../src/ledger/account.ts'
 import { verifyLedger } from '../../src/ledger/check/verify.ts'
-import type { Instruction } from '../../src/ledger/command.ts'
+import { CommandRefused, type Instruction, type LedgerCommand } from '../../src/ledger/command.ts'
 import { type Decision, decideCommand } from '../../src/ledger/decide.ts'
-import {
-  type AccountSnapshot,
-  CommandRefused,
-  createLedger,
-  type Ledger,
-  type LedgerCommand,
-  type LedgerLimits,
-  type LedgerOptions,
-  ledgerLimits,
-} from '../../src/ledger/write/commit.ts'
+import { createLedger, type Ledger } from '../../src/ledger/write/ledger.ts'
+import { type LedgerLimits, type LedgerOptions, ledgerLimits } from '../../src/ledger/write/options.ts'
+import type { AccountSnapshot } from '../../src/ledger/write/reader.ts'
 import { reversalCommand } from '../../src/ledger/write/reversals.ts'
 import {
   call as callAt,

@@ -12,7 +12,7 @@ import type { CallFacts } from '../../src/events/calls.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 import { verifyLedger } from '../../src/ledger/check/verify.ts'
 import type { Instruction } from '../../src/ledger/command.ts'
-import { createLedger } from '../../src/ledger/write/commit.ts'
+import { createLedger } from '../../src/ledger/write/ledger.ts'
 import { createMemoryEventLog } from '../support/memory-event-log.ts'
 
 const org = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZZ'

@@ -5,12 +5,9 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { createOutage } from '../../src/concurrency/outage.ts'
 import { verifyLedger } from '../../src/ledger/check/verify.ts'
-import {
-  type Committed,
-  createLedger,
-  type LedgerCommand,
-  ledgerLimits,
-} from '../../src/ledger/write/commit.ts'
+import type { Committed, LedgerCommand } from '../../src/ledger/command.ts'
+import { createLedger } from '../../src/ledger/write/ledger.ts'
+import { ledgerLimits } from '../../src/ledger/write/options.ts'
 import { Writer } from '../../src/ledger/write/writer.ts'
 import {
   type Next,

@@ -16,13 +16,9 @@ import type { CallFacts } from '../../src/events/calls.ts'
 import type { DomainEvent } from '../../src/events/catalogue.ts'
 import { keyStream, priceBookStream, profileStream } from '../../src/events/streams.ts'
 import { createSecrets } from '../../src/guard/secrets/secrets.ts'
+import { CommandRefused, type LedgerCommand } from '../../src/ledger/command.ts'
 import { decideCommand, isRefusal } from '../../src/ledger/decide.ts'
-import {
-  CommandRefused,
-  createLedger,
-  type Ledger,
-  type LedgerCommand,
-} from '../../src/ledger/write/commit.ts'
+import { createLedger, type Ledger } from '../../src/ledger/write/ledger.ts'
 import { type Checkpoint, readCheckpoints } from '../../src/projector/checkpoints.ts'
 import type { HeldWork } from '../../src/projector/held-work.ts'
 import { type Rebuilt, rebuildProjections } from '../../src/projector/rebuild.ts'

@@ -2,7 +2,7 @@
 import { afterAll, expect, test } from 'vitest'
 import { ledgerKeyOf } from '../../projections/ledger-lines.ts'
 import { statementLines } from '../../src/administration/ledgers/lines.ts'
-import type { Ledger } from '../../src/ledger/write/commit.ts'
+import type { Ledger } from '../../src/ledger/write/ledger.ts'
 import {
   ledgerOver,
   openHouse,

@@ -9,7 +9,7 @@ import { type EventLog, type LogPlace, placeOf } from '../../src/event-log/port.
 import { openPostgresEventLog } from '../../src/event-log/postgres/index.ts'
 import { eventIdOf } from '../../src/event-log/stored-event.ts'
 import { keyStream, ledgerStream, referenceStream } from '../../src/events/streams.ts'
-import type { Ledger } from '../../src/ledger/write/commit.ts'
+import type { Ledger } from '../../src/ledger/write/ledger.ts'
 import { snapshotFrom } from '../../src/ledger/write/snapshot.ts'
 import {
   Fenced,

@@ -1,7 +1,7 @@
 /** Two processes write to the same ledger: a busy process next to the log, and a distant process with one call per second. */
 import { parseCredits } from '../../src/billing/money.ts'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
-import { createLedger, type Ledger } from '../../src/ledger/write/commit.ts'
+import { createLedger, type Ledger } from '../../src/ledger/write/ledger.ts'
 import { seededRandom } from '../ip-lookup/seeded-random.ts'
 import { logger } from '../support/logger.ts'
 import { createMemoryEventLog } from '../support/memory-event-log.ts'

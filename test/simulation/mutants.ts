@@ -1,6 +1,6 @@
 /** Typical mistakes in ledgers. Each wraps an input of the ledger; the service's own code contains none of them. */
 import { AppendConflict } from '../../src/event-log/port.ts'
-import { LedgerOutcomeUnknown, LedgerUnavailable } from '../../src/ledger/write/commit.ts'
+import { LedgerOutcomeUnknown, LedgerUnavailable } from '../../src/ledger/command.ts'
 import type { Mutant } from './simulation.ts'
 
 type Mistake = {

@@ -16,14 +16,13 @@ import { ledgerStream } from '../../src/events/streams.ts'
 import { balanceOf, evolve, newAccount } from '../../src/ledger/account.ts'
 import { verifyLedger } from '../../src/ledger/check/verify.ts'
 import {
-  type AccountSnapshot,
   type Committed,
-  createLedger,
-  type Ledger,
   type LedgerCommand,
   LedgerOutcomeUnknown,
   LedgerUnavailable,
-} from '../../src/ledger/write/commit.ts'
+} from '../../src/ledger/command.ts'
+import { createLedger, type Ledger } from '../../src/ledger/write/ledger.ts'
+import type { AccountSnapshot } from '../../src/ledger/write/reader.ts'
 import { seededRandom } from '../ip-lookup/seeded-random.ts'
 import {
   type AppendAttempt,

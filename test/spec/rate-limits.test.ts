@@ -2,7 +2,7 @@
 import pino from 'pino'
 import { describe, expect, test } from 'vitest'
 import { parseCredits } from '../../src/billing/money.ts'
-import { createLedger } from '../../src/ledger/write/commit.ts'
+import { createLedger } from '../../src/ledger/write/ledger.ts'
 import type { App } from '../../src/start/app.ts'
 import {
   type Answer,

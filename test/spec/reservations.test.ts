@@ -6,7 +6,7 @@ import pino from 'pino'
 import { describe, expect, test } from 'vitest'
 import { balance } from '../../src/administration/credits/credits.ts'
 import { formatCredits } from '../../src/billing/money.ts'
-import { createLedger } from '../../src/ledger/write/commit.ts'
+import { createLedger } from '../../src/ledger/write/ledger.ts'
 import { type House, type Partner, until } from '../support/house.ts'
 import type { SmtpServer } from '../support/smtp-servers.ts'
 import {

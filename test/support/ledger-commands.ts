@@ -4,7 +4,7 @@ import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import type { CallFacts } from '../../src/events/calls.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 import type { CallToRecord, Envelope, Instruction } from '../../src/ledger/command.ts'
-import type { Ledger } from '../../src/ledger/write/commit.ts'
+import type { Ledger } from '../../src/ledger/write/ledger.ts'
 
 export const org = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZZ'
 export const stream = ledgerStream(org)

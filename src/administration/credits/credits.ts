@@ -4,8 +4,8 @@ import type { LedgerEvent } from '../../events/catalogue.ts'
 import type { CreditGranted } from '../../events/credits.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
 import { type Account, availableOf, balanceOf, evolve } from '../../ledger/account.ts'
+import { CommandRefused, type LedgerCommand } from '../../ledger/command.ts'
 import { decideCommand, isRefusal } from '../../ledger/decide.ts'
-import { CommandRefused, type LedgerCommand } from '../../ledger/write/commit.ts'
 import { lookUpMovement, type Movement, moveOnce, refuseExpired } from './references.ts'
 
 /** A unique key for a ledger command. It is random, because an operator's command is never repeated automatically. */

@@ -2,6 +2,7 @@ import { z } from 'zod'
 import { formatCredits, type MicroCredits } from '../../billing/money.ts'
 import { decodeEvent } from '../../event-log/stored-event.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
+import { CommandRefused } from '../../ledger/command.ts'
 import {
   type AsOf,
   balanceOfFold,
@@ -12,7 +13,6 @@ import {
 import { openedBy } from '../../ledger/explain/lots-drawn.ts'
 import type { GrantedLot } from '../../ledger/granted-lot.ts'
 import { ledgerEventAt, ledgerPages } from '../../ledger/read-ledger.ts'
-import { CommandRefused } from '../../ledger/write/commit.ts'
 import { query } from '../declare.ts'
 import { instant, organization } from '../fields.ts'
 import { balance, registeredAccount } from './credits.ts'

@@ -9,9 +9,8 @@ import type { ReferenceReserved } from '../../events/credits.ts'
 import { referenceStream } from '../../events/streams.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
 import { balanceOf } from '../../ledger/account.ts'
-import type { Instruction } from '../../ledger/command.ts'
+import { CommandRefused, type Instruction } from '../../ledger/command.ts'
 import { ledgerPages } from '../../ledger/read-ledger.ts'
-import { CommandRefused } from '../../ledger/write/commit.ts'
 import { InputFault } from '../input.ts'
 
 /**

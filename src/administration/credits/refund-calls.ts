@@ -4,8 +4,8 @@ import { decodeEvent } from '../../event-log/stored-event.ts'
 import { labelMax } from '../../events/text.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
 import type { KeyState } from '../../keys/key-state.ts'
+import { CommandRefused } from '../../ledger/command.ts'
 import { firstRevisionFor } from '../../ledger/explain/recorded-calls.ts'
-import { CommandRefused } from '../../ledger/write/commit.ts'
 import { InputFault } from '../input.ts'
 import {
   CorrectedMeanwhile,

@@ -7,11 +7,16 @@ import { type DecodedEvent, decodeEvent, eventIdOf } from '../../event-log/store
 import type { CreditAdjusted, ReferenceReserved } from '../../events/credits.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
 import { balanceOf } from '../../ledger/account.ts'
-import { LedgerChanged, refundKeyOf } from '../../ledger/command.ts'
+import {
+  CommandRefused,
+  LedgerChanged,
+  LedgerOutcomeUnknown,
+  LedgerUnavailable,
+  refundKeyOf,
+} from '../../ledger/command.ts'
 import { type CallCost, costsOf } from '../../ledger/explain/call-costs.ts'
 import { lotPlacesIn, lotsDrawn } from '../../ledger/explain/lots-drawn.ts'
 import { firstInLedger, isOfRequest, ledgerEventAt, ledgerPages } from '../../ledger/read-ledger.ts'
-import { CommandRefused, LedgerOutcomeUnknown, LedgerUnavailable } from '../../ledger/write/commit.ts'
 import { InputFault } from '../input.ts'
 import { adjustmentIn, type Corrected, previewed } from './corrections.ts'
 import { previewOf, uniqueCommandKey } from './credits.ts'

@@ -1,6 +1,6 @@
 import { type MicroCredits, parseCredits } from '../../billing/money.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
-import { CommandRefused } from '../../ledger/write/commit.ts'
+import { CommandRefused } from '../../ledger/command.ts'
 import { InputFault } from '../input.ts'
 import { CallNotFound, refund, requestIdForm } from './refunds.ts'
 

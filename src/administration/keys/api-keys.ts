@@ -26,7 +26,7 @@ import {
 import { emptyKeyStream, isInDoubt, type KeyStream } from '../../keys/key-stream.ts'
 import { composeTestKey } from '../../keys/test-key.ts'
 import { availableOf } from '../../ledger/account.ts'
-import { CommandRefused } from '../../ledger/write/commit.ts'
+import { CommandRefused } from '../../ledger/command.ts'
 import { balance, grant } from '../credits/credits.ts'
 import { InputFault } from '../input.ts'
 import { limitNames } from './key-request.ts'

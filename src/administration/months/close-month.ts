@@ -2,10 +2,9 @@ import { type Month, monthAfter, monthStart } from '../../billing/months.ts'
 import { closedTotals } from '../../billing/statement.ts'
 import type { MonthClosed } from '../../events/credits.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
-import { LedgerChanged } from '../../ledger/command.ts'
+import { CommandRefused, LedgerChanged } from '../../ledger/command.ts'
 import { type Months, nextOf, readOn } from '../../ledger/months/months.ts'
 import type { MonthClosing } from '../../ledger/months/pages.ts'
-import { CommandRefused } from '../../ledger/write/commit.ts'
 import { uniqueCommandKey } from '../credits/credits.ts'
 import {
   closableAt,

@@ -18,6 +18,7 @@ import { decodeEvent } from '../../event-log/stored-event.ts'
 import { ledgerStream } from '../../events/streams.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
 import { verifyLedger } from '../../ledger/check/verify.ts'
+import { CommandRefused } from '../../ledger/command.ts'
 import {
   type Months,
   monthsFrom,
@@ -27,7 +28,6 @@ import {
   startAfter,
 } from '../../ledger/months/months.ts'
 import { closingOf, type MonthClosing } from '../../ledger/months/pages.ts'
-import { CommandRefused } from '../../ledger/write/commit.ts'
 import type { Write } from '../declare.ts'
 import { InputFault } from '../input.ts'
 import { missingLedger } from '../ledgers/ledgers.ts'

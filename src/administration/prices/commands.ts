@@ -3,7 +3,7 @@ import { creditsText, formatCredits } from '../../billing/money.ts'
 import type { RuleChange } from '../../billing/price-rules.ts'
 import { knownRules } from '../../billing/tariff.ts'
 import type { PriceBookRule } from '../../events/prices.ts'
-import { CommandRefused } from '../../ledger/write/commit.ts'
+import { CommandRefused } from '../../ledger/command.ts'
 import { approvalRefusal } from '../approval.ts'
 import { type Context, command } from '../declare.ts'
 import {

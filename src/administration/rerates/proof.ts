@@ -1,7 +1,7 @@
 import type { RerateLedgerPlanned, RerateProposed } from '../../events/rerates.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
+import { CommandRefused } from '../../ledger/command.ts'
 import { planDigest, plannedOf, type RerateRun, RunChanged, readRun } from '../../ledger/rerate/run.ts'
-import { CommandRefused } from '../../ledger/write/commit.ts'
 
 type Proving = Pick<Foundation, 'eventLog' | 'checkpoints' | 'secrets'>
 

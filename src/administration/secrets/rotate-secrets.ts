@@ -5,7 +5,7 @@ import type { Foundation } from '../../foundation/foundation.ts'
 import { appendSlots, slotsMax, standingKeyIn } from '../../foundation/installation-key.ts'
 import { keyMadeIn, knownSecretKeysOf, secretKeyFiles, useNextKeyFile } from '../../foundation/secret-key.ts'
 import { type KeySlot, openSlots, type SecretKey, secretKeyOf } from '../../guard/secrets/installation-key.ts'
-import { CommandRefused } from '../../ledger/write/commit.ts'
+import { CommandRefused } from '../../ledger/command.ts'
 
 /**
  * Changes SECRET_KEY in steps, so that processes can start at any time: the installation key is also wrapped with the new key,

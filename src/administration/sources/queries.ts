@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { ageDaysOf, type DataSource, isTooOld } from '../../call/data-source.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
-import { CommandRefused } from '../../ledger/write/commit.ts'
+import { CommandRefused } from '../../ledger/command.ts'
 import { query, type Row } from '../declare.ts'
 import { auditEntries } from '../event-log/audit.ts'
 

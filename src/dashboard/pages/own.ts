@@ -5,7 +5,7 @@ import { type AccountNotice, accountNotices } from '../../administration/users/a
 import { checkPassword } from '../../administration/users/chosen-password.ts'
 import { changePassword } from '../../administration/users/user-changes.ts'
 import { callerAddress } from '../../guard/caller-address.ts'
-import { CommandRefused } from '../../ledger/write/commit.ts'
+import { CommandRefused } from '../../ledger/command.ts'
 import { sealedDeviceOf } from '../devices.ts'
 import { type Form, formOf } from '../form.ts'
 import { copyable, instant, sentence, utc } from '../format.ts'

@@ -10,7 +10,7 @@ import {
 } from '../../administration/users/second-factors.ts'
 import { freshTotpSecret, totpAddress } from '../../administration/users/totp.ts'
 import { recoveryCodesCount } from '../../events/second-factors.ts'
-import { CommandRefused } from '../../ledger/write/commit.ts'
+import { CommandRefused } from '../../ledger/command.ts'
 import { checkCode, codeRefusal } from '../entering.ts'
 import { type Form, formOf } from '../form.ts'
 import { instant } from '../format.ts'

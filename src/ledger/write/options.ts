@@ -3,6 +3,7 @@ import type { MicroCredits } from '../../billing/money.ts'
 import type { Gate } from '../../concurrency/gate.ts'
 import type { Outage } from '../../concurrency/outage.ts'
 import type { EventLog } from '../../event-log/port.ts'
+import { LedgerUnavailable } from '../command.ts'
 import type { LotPlaces } from '../explain/lots-drawn.ts'
 import type { Decide } from './batch.ts'
 import type { Competition } from './conflict-notices.ts'
@@ -79,16 +80,6 @@ export type WriterReports = {
   notAppended(error: unknown): void
   /** Called with the balance in each answer. */
   balance(organizationId: string, balance: MicroCredits): void
-}
-
-/** The ledger cannot accept the command now. The command was not written and never will be, so the caller can try again. */
-export class LedgerUnavailable extends Error {
-  override name = 'LedgerUnavailable'
-}
-
-/** The command may have been written, or may still be written. The caller can find out by repeating it with the same key. */
-export class LedgerOutcomeUnknown extends Error {
-  override name = 'LedgerOutcomeUnknown'
 }
 
 /** A handler for `catch` that turns a failure of the read models or the event log into `LedgerUnavailable`. */

@@ -2,9 +2,9 @@ import { createOutage, type Outage } from '../../concurrency/outage.ts'
 import { Unavailable, UnknownOutcome } from '../../event-log/port.ts'
 import { eventIdOf } from '../../event-log/stored-event.ts'
 import type { Account } from '../account.ts'
-import type { Committed, LedgerCommand } from '../command.ts'
+import { type Committed, type LedgerCommand, LedgerOutcomeUnknown, LedgerUnavailable } from '../command.ts'
 import type { Batch } from './batch.ts'
-import { LedgerOutcomeUnknown, LedgerUnavailable, type WriterOptions } from './options.ts'
+import type { WriterOptions } from './options.ts'
 import type { Found, LedgerReader } from './reader.ts'
 
 /** A command that is waiting or being written, with its caller. */

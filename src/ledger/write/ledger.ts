@@ -7,15 +7,9 @@ import { type EventLog, LogRewritten, Unavailable, UnknownOutcome } from '../../
 import { encodeEvent, eventIdOf } from '../../event-log/stored-event.ts'
 import { operatorStream } from '../../events/streams.ts'
 import { type Account, balanceOf } from '../account.ts'
-import type { Committed, LedgerCommand } from '../command.ts'
+import { type Committed, type LedgerCommand, LedgerUnavailable } from '../command.ts'
 import { type Figures, type FiguresQuestion, figuresOf } from '../figures.ts'
-import {
-  type LedgerLimits,
-  type LedgerOptions,
-  LedgerUnavailable,
-  ledgerLimits,
-  type WriterReports,
-} from './options.ts'
+import { type LedgerLimits, type LedgerOptions, ledgerLimits, type WriterReports } from './options.ts'
 import {
   createReservations,
   type ReservationMade,
@@ -24,17 +18,6 @@ import {
 } from './reservations.ts'
 import { Writer } from './writer.ts'
 import { isAtRest } from './writer-states.ts'
-
-export { CommandRefused, type Committed, type LedgerCommand } from '../command.ts'
-export {
-  type LedgerLimits,
-  type LedgerObserver,
-  type LedgerOptions,
-  LedgerOutcomeUnknown,
-  LedgerUnavailable,
-  ledgerLimits,
-} from './options.ts'
-export type { AccountSnapshot } from './reader.ts'
 
 /**
  * The ledger protocol writes decisions about an organization's credits as events. With any number of processes, no event is lost or
