@@ -249,12 +249,10 @@ export const idempotentCalls = (asks: readonly IdempotentCallsAsk[]): Query<Idem
   values: [asks.map(({ organizationId }) => organizationId), asks.map(({ eventId }) => eventId)],
 })
 
+export type UnbalancedRow = { organization_id: string; movements_micro: string; balance_micro: string }
+
 /** The accounts whose balance is not the sum of their movements. There must be none. */
-export const unbalancedAccounts = (): Query<{
-  organization_id: string
-  movements_micro: string
-  balance_micro: string
-}> => ({
+export const unbalancedAccounts = (): Query<UnbalancedRow> => ({
   text: `select a.organization_id, coalesce(m.micro, 0)::text as movements_micro,
                 (coalesce(l.micro, 0) - a.overdrawn_micro)::text as balance_micro
            from accounts a

@@ -1,7 +1,7 @@
 import pg from 'pg'
 import type { Logger } from 'pino'
 import { expirableLots } from '../../projections/accounts.ts'
-import { unbalancedAccounts } from '../../projections/ledger-lines.ts'
+import { type UnbalancedRow, unbalancedAccounts } from '../../projections/ledger-lines.ts'
 import { createActs } from '../administration/acts.ts'
 import { uniqueCommandKey } from '../administration/credits/credits.ts'
 import { verifyEventLog } from '../administration/event-log/checkpoints.ts'
@@ -212,19 +212,13 @@ const resealAll = async ({ name, reseal }: SealedStore, keyId: string): Promise<
   throw new Error(`${name}: new data is still being sealed under ${keyId}`)
 }
 
-type Unbalanced = {
-  readonly organization_id: string
-  readonly movements_micro: string
-  readonly balance_micro: string
-}
-
 const deadlineMs = 30 * 60_000
 
 /**
  * Compares two projections of the ledgers: the lines of each account's statements must add up to its balance. Returns the accounts that
  * differ (there must be none), or null if the two projections are at different positions.
  */
-export const reconcile = async (url: string, logger: Logger): Promise<Unbalanced[] | null> => {
+export const reconcile = async (url: string, logger: Logger): Promise<UnbalancedRow[] | null> => {
   // Adding up long statements takes time and must not delay other queries, so it uses its own connection.
   const client = new pg.Client({
     connectionString: url,

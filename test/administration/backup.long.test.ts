@@ -1,4 +1,5 @@
 /** Backups are complete and consistent, are refused if they were modified, and never bring back an erased person. */
+
 import { randomBytes } from 'node:crypto'
 import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -15,7 +16,6 @@ import { createFinalBackup } from '../../src/administration/backup/final.ts'
 import {
   checkRestorable,
   checkTarget,
-  endRestore,
   removeOldPasswords,
   restoreBackup,
   webhooksWithOldSecret,
@@ -34,6 +34,7 @@ import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { operatorStream } from '../../src/events/streams.ts'
 import { keyDirOf } from '../../src/foundation/data-dir.ts'
 import { type Foundation, openFoundation } from '../../src/foundation/foundation.ts'
+import { removeMark } from '../../src/foundation/installation-mark.ts'
 import { newestMigration } from '../../src/foundation/migrate.ts'
 import { secretKeyOf } from '../../src/guard/secrets/installation-key.ts'
 import { derivingFrom } from '../../src/guard/secrets/secrets.ts'
@@ -102,7 +103,7 @@ const openRestored = async ({ config }: Target): Promise<Foundation> => {
     mayForget: async () => true,
     onProgress: () => undefined,
   })
-  await endRestore(foundation.pool)
+  await removeMark(foundation.pool)
   return foundation
 }
 

@@ -10,11 +10,8 @@ import { pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { appendNext } from '../../src/event-log/append-next.ts'
 import { appendUntilKnown as appendOfOurs, appendPatience } from '../../src/event-log/append-until-known.ts'
-import {
-  type EventStoreDbLimits,
-  openEventStoreDb,
-  redactedUrl,
-} from '../../src/event-log/eventstoredb/index.ts'
+import { redactedUrl } from '../../src/event-log/eventstoredb/client.ts'
+import { type EventStoreDbLimits, openEventStoreDb } from '../../src/event-log/eventstoredb/index.ts'
 import {
   AppendConflict,
   type EventLog,

@@ -6,9 +6,9 @@ import {
   bundledGeoPaths,
   type GeoDatabase,
   type GeoDatabaseOptions,
-  type Location,
   openGeoDatabase,
 } from '../../src/capabilities/ip-lookup/geo-database.ts'
+import type { Location } from '../../src/capabilities/ip-lookup/location.ts'
 import { parseAddress } from '../../src/egress/address.ts'
 import { exhaustive } from '../support/exhaustive.ts'
 import { type MmdbSource, type MmdbValue, writeMmdb } from '../support/mmdb-writer.ts'

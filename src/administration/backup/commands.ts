@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { projections } from '../../../projections/index.ts'
 import { keyDirOf } from '../../foundation/data-dir.ts'
+import { removeMark } from '../../foundation/installation-mark.ts'
 import { knownSecretKeysOf } from '../../foundation/secret-key.ts'
 import { type Answer, type Context, type Host, onHost } from '../declare.ts'
 import { verifyEventLog } from '../event-log/checkpoints.ts'
@@ -15,7 +16,6 @@ import { createFinalBackup } from './final.ts'
 import {
   checkRestorable,
   checkTarget,
-  endRestore,
   type LoadedBackup,
   type RestoreProgress,
   recordRestored,
@@ -207,7 +207,7 @@ const proved = async (
   })
   if (faults.length > 0) {
     // The restored data equal the backup, so a repetition of the command would not help.
-    await endRestore(foundation.pool)
+    await removeMark(foundation.pool)
     return {
       json: { ok: false, faults },
       failed: true,
@@ -228,7 +228,7 @@ const proved = async (
     mayForget: async () => true,
     onProgress: reporter(projections, { progress }),
   })
-  await endRestore(foundation.pool)
+  await removeMark(foundation.pool)
   const { path, sha256, manifest } = backup
   const seconds = Math.round(performance.now() - startedAt) / 1000
   return {

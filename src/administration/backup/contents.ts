@@ -4,7 +4,7 @@ import { type InstallationKey, shortHmac } from '../../guard/secrets/secrets.ts'
 export const manifestName = 'backup.json'
 export const digestsName = 'digests.json'
 
-const format = 1
+export const manifestFormat = 1
 const sha256 = z.string().regex(/^[0-9a-f]{64}$/)
 const position = z.string().regex(/^\d{1,20}$/)
 /** The position of the log's last event, and a digest of that event; the digest is null if the log is empty. */
@@ -12,7 +12,7 @@ const place = z.object({ position, digest: z.string().max(64).nullable() })
 
 /** The first entry of the file. It contains everything needed to decide whether the backup can be accepted. */
 export const manifestSchema = z.object({
-  format: z.literal(format),
+  format: z.literal(manifestFormat),
   backup_id: z.uuid(),
   made_at: z.iso.datetime(),
   release: z.string().max(64),
@@ -36,7 +36,6 @@ export const manifestSchema = z.object({
     .max(1_000),
 })
 export type Manifest = z.infer<typeof manifestSchema>
-export const manifestFormat = format
 
 /** The last entry of the file. */
 export const digestsSchema = z.object({

@@ -101,7 +101,7 @@ export type LoadedBackup = {
 
 /**
  * Restores a backup into an empty installation. The whole file is checked first; then all rows are written in one transaction. A
- * restore can be interrupted at any point and repeated. Derived data must be rebuilt before `endRestore`; until then the service
+ * restore can be interrupted at any point and repeated. Derived data must be rebuilt before `removeMark`; until then the service
  * cannot start. Throws the errors of `checkRestorable`, and `CommandRefused` if the service is running.
  */
 export const restoreBackup = async (config: Config, asked: Asked): Promise<LoadedBackup> => {
@@ -206,9 +206,6 @@ export const recordRestored = (
   const once = `restored/${backup_id}/${since.toISOString()}`
   return recordOperationOnce(eventLog, { type: 'BackupRestored', data }, { actor, once })
 }
-
-/** Ends the restore, so that the service can start. */
-export const endRestore = removeMark
 
 /**
  * Throws `CommandRefused`, and removes the mark, if a process that started before the mark was set is still running. No rows have

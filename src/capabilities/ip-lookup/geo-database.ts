@@ -13,8 +13,6 @@ import { type GeoFile, openGeoFile, sentenceOf, signatureOf } from './geo-file.t
 import { describeFiles, replacement, type Serving, serve } from './geo-serving.ts'
 import { type Location, type RecordShape, toLocation } from './location.ts'
 
-export type { Location, RecordShape } from './location.ts'
-
 type GeoLogger = Record<'info' | 'warn' | 'error', (details: object, message: string) => void>
 
 export type GeoDatabaseOptions = {

@@ -26,8 +26,6 @@ import { createOwnHead, readAt, readEvents, readHead } from './read.ts'
 import { createSharedReads } from './shared-reads.ts'
 import { followAll } from './subscription.ts'
 
-export { redactedUrl }
-
 /**
  * The event log in EventStoreDB 23.10 or later, or in KurrentDB. Positions are commit positions. The server guarantees that an append at an
  * exact revision can be repeated with the same ids at any later time, and then succeeds without writing again.

@@ -12,10 +12,6 @@ import type { TreeStore } from './store.ts'
  * size and the root of the log's tree.
  */
 
-export { type Checkpoint, CheckpointFault } from './checkpoint-stream.ts'
-export { CheckpointRefused } from './make-checkpoint.ts'
-export type { InclusionProof } from './prove.ts'
-
 export type Checkpoints = {
   /**
    * Signs a checkpoint that covers the whole log, and appends it. With `rebuild`, the tiles are first rebuilt from the log. Throws

@@ -1,7 +1,8 @@
 import type { EventMetadata } from '../../events/envelope.ts'
 import { digestAfter, genesisDigest } from '../hash-chain.ts'
 import type { EventLog, RecordedEvent } from '../port.ts'
-import type { Checkpoints, InclusionProof } from './checkpoints.ts'
+import type { Checkpoints } from './checkpoints.ts'
+import type { InclusionProof } from './prove.ts'
 
 /** An event in a receipt. Metadata and data are exact strings, because the digest covers their bytes. */
 type ReceiptEvent = {

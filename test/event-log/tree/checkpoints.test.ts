@@ -3,12 +3,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, describe, expect, test } from 'vitest'
 import { CheckpointFault } from '../../../src/event-log/tree/checkpoint-stream.ts'
-import {
-  askedCheckpointJob,
-  type InclusionProof,
-  requestCheckpoint,
-} from '../../../src/event-log/tree/checkpoints.ts'
+import { askedCheckpointJob, requestCheckpoint } from '../../../src/event-log/tree/checkpoints.ts'
 import { leafHash, rootFromInclusion } from '../../../src/event-log/tree/merkle-tree.ts'
+import type { InclusionProof } from '../../../src/event-log/tree/prove.ts'
 import { headOf } from '../../../src/event-log/tree/signed-note.ts'
 import { checkpointStream } from '../../../src/events/streams.ts'
 import { exhaustive } from '../../support/exhaustive.ts'
