@@ -185,18 +185,21 @@ export const summaryOf = (foot: string): StatementSummary => {
 }
 type Foot = ReturnType<typeof summaryJson> & { readonly balance: string }
 
-/** RFC 4180: a string with a comma, a quote or a line break is quoted. */
-const quoted = (text: string): string => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text)
-
-/** A spreadsheet treats a cell that begins like this as a formula, unless an apostrophe marks it as text. */
-const guarded = (text: string): string => (/^[=+\-@\t\r]/.test(text) ? `'${text}` : text)
+/**
+ * A text as a cell of CSV. A spreadsheet treats a cell that begins like a formula as a formula, unless an apostrophe marks it as text.
+ * RFC 4180: a text with a comma, a quote or a line break is quoted.
+ */
+export const csvTextOf = (text: string): string => {
+  const guarded = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text
+  return /[",\r\n]/.test(guarded) ? `"${guarded.replaceAll('"', '""')}"` : guarded
+}
 
 const harmless = /^[A-Za-z0-9_.:][A-Za-z0-9_.:-]*$/
 
 const csvText = (column: Column, value: Cell): string => {
   if (value === null) return ''
   if (typeof value === 'number' || column.text !== true) return String(value)
-  return harmless.test(value) ? value : quoted(guarded(value))
+  return harmless.test(value) ? value : csvTextOf(value)
 }
 
 const csvCell = (column: Column, value: Cell): string =>

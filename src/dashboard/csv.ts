@@ -1,17 +1,15 @@
 import type { Readable } from 'node:stream'
 import type { FastifyReply } from 'fastify'
 import { formatCredits } from '../billing/money.ts'
+import { csvTextOf } from '../billing/statement-file.ts'
 
 /** Tables as CSV (RFC 4180), for spreadsheets. */
 
 type CsvCell = string | number | { readonly number: string }
 
-/** Puts an apostrophe before a string that a spreadsheet would interpret as a formula. */
 const cellOf = (cell: CsvCell): string => {
   if (typeof cell === 'number') return String(cell)
-  if (typeof cell === 'object') return cell.number
-  const text = /^[=+\-@\t\r]/.test(cell) ? `'${cell}` : cell
-  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text
+  return typeof cell === 'object' ? cell.number : csvTextOf(cell)
 }
 
 export const csvOf = (head: readonly string[], rows: Iterable<readonly CsvCell[]>): string => {

@@ -142,17 +142,7 @@ const newPassword = async (
 }
 
 /** A user's own data and forms. */
-const ownPage = ({
-  viewer,
-  organizationId,
-  given,
-  next,
-  secondFactor,
-  sessions,
-  notices,
-  sinceMs,
-  fault,
-}: {
+type OwnView = {
   readonly viewer: Viewer
   /** The organization of a partner's user. */
   readonly organizationId: string | null
@@ -167,8 +157,11 @@ const ownPage = ({
   /** The time of the last sign-in on this device if the account has changed since then; otherwise null. */
   readonly sinceMs: number | null
   readonly fault: FormFault | null
-}): Html =>
-  layout({
+}
+
+const ownPage = (view: OwnView): Html => {
+  const { viewer, organizationId, next, secondFactor, notices, sinceMs } = view
+  return layout({
     title: viewer.user,
     viewer,
     main: html`<h1>${viewer.user}</h1>
@@ -181,7 +174,19 @@ ${figures([
   ],
 ])}
 ${sinceMs !== null && changesNotice(notices, sinceMs, next)}
-<section class="narrow" aria-labelledby="password">
+${passwordSection(view)}
+${timesSection(viewer)}
+${securitySection(notices)}
+${sessionsSection(view)}`,
+  })
+}
+
+const passwordSection = ({
+  viewer,
+  given,
+  next,
+  fault,
+}: OwnView): Html => html`<section class="narrow" aria-labelledby="password">
 <h2 id="password">${given ? 'Choose your password' : 'New password'}</h2>
 ${
   given &&
@@ -197,22 +202,24 @@ ${newPasswordField('new', 'New password, at least 15 characters', fault)}
 ${newPasswordField('again', 'Repeat the new password', fault)}
 <p class="actions"><button type="submit">Change password</button></p>
 </form>
-</section>
-<section aria-labelledby="times-choice">
+</section>`
+
+const timesSection = (viewer: Viewer): Html => html`<section aria-labelledby="times-choice">
 <h2 id="times-choice">Times</h2>
 <p class="note">Choose how pages in this browser show times. Files, days, months and form fields stay in UTC. Local times need JavaScript.</p>
 <form method="post" action="/me/times">${csrfField(viewer.csrf)}
 <p class="actions">${(
-      [
-        ['utc', 'Show UTC'],
-        ['local', 'Show local time'],
-      ] as const
-    ).map(
-      ([times, name]) =>
-        html`<button class="quiet" type="submit" name="times" value="${times}"${times === viewer.times && html` aria-pressed="true"`}>${name}</button> `,
-    )}</p></form>
-</section>
-<section aria-labelledby="security">
+  [
+    ['utc', 'Show UTC'],
+    ['local', 'Show local time'],
+  ] as const
+).map(
+  ([times, name]) =>
+    html`<button class="quiet" type="submit" name="times" value="${times}"${times === viewer.times && html` aria-pressed="true"`}>${name}</button> `,
+)}</p></form>
+</section>`
+
+const securitySection = (notices: readonly AccountNotice[]): Html => html`<section aria-labelledby="security">
 <h2 id="security">Security</h2>
 ${
   notices.length === 0
@@ -226,8 +233,9 @@ ${
         ],
       })
 }
-</section>
-<section aria-labelledby="sessions">
+</section>`
+
+const sessionsSection = ({ viewer, sessions }: OwnView): Html => html`<section aria-labelledby="sessions">
 <h2 id="sessions">Sessions</h2>
 ${table({
   caption: 'Open sessions',
@@ -243,8 +251,7 @@ ${
   html`<form method="post" action="/me/sessions/end">${formFields(viewer)}
 <p class="actions"><button class="quiet" type="submit">End all other sessions</button></p></form>`
 }
-</section>`,
-  })
+</section>`
 
 const changesNotice = (notices: readonly AccountNotice[], sinceMs: number, next: string): Html => {
   const since = notices.filter(({ at }) => at.getTime() >= sinceMs)
