@@ -40,9 +40,9 @@ import {
   titleOf,
   workAnswerPage,
   workFailedPage,
+  workPage,
 } from './pages/declared.ts'
 import type { FormFault, Viewer } from './pages/layout.ts'
-import { workPage } from './pages/work.ts'
 import { namesIn, withIds } from './picking.ts'
 import type { AccountRow } from './queries.ts'
 import { shownSoon } from './shown-soon.ts'

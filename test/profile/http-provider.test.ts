@@ -2,19 +2,17 @@ import { afterAll, beforeEach, describe, expect, test } from 'vitest'
 import { createIdentifiers } from '../../src/capabilities/profile/identifier.ts'
 import { declaredMapping } from '../../src/capabilities/profile/mapping/declared.ts'
 import {
+  answerOfStatus,
+  attemptsMax,
   createHttpProvider,
   credentials,
   expandTemplate,
-  parseTemplate,
-} from '../../src/capabilities/profile/sources/http-provider.ts'
-import {
-  answerOfStatus,
-  attemptsMax,
   type FetchPage,
   forbiddenInARowMax,
+  parseTemplate,
   retryAfterSeconds,
   retryAfterSecondsMax,
-} from '../../src/capabilities/profile/sources/http-provider-attempts.ts'
+} from '../../src/capabilities/profile/sources/http-provider.ts'
 import type { ProfileRef, ProviderAnswer } from '../../src/capabilities/profile/sources/provider.ts'
 import { createEgressGuard } from '../../src/egress/guard.ts'
 import { fetchBounded } from '../../src/egress/page.ts'

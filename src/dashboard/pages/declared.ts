@@ -11,7 +11,7 @@ import {
 import { requestIdPattern } from '../../administration/ledgers/explain.ts'
 import { askedFields, hasCsv, hrefOf, type Place } from '../declared.ts'
 import type { Form } from '../form.ts'
-import { balance, capitalized, sentence } from '../format.ts'
+import { balance, capitalized, sentence, utc } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import { menu, type OrganizationPlace, organizationMenu } from '../menu.ts'
 import { keyIdPattern, organizationPattern } from '../page.ts'
@@ -338,6 +338,36 @@ ${page !== null && listOf(view, page, query)}`,
     false,
   )
 }
+
+/** The interval at which the page of running work reloads if no script runs. */
+const refreshSeconds = 3
+
+/** The progress of running work. The page refreshes itself, and shows the result when the work has ended. */
+export const workPage = ({
+  viewer,
+  title,
+  since,
+  progress,
+  path,
+}: {
+  readonly viewer: Viewer
+  readonly title: string
+  readonly since: Date
+  readonly progress: string
+  /** The address of the page. */
+  readonly path: string
+}): Html =>
+  layout({
+    title,
+    viewer,
+    refreshSeconds,
+    main: html`<div class="narrow" id="work" hx-get="${path}" hx-trigger="every 1s" hx-select="#main" hx-target="#main" hx-swap="outerMorph" hx-status:5xx="swap:none">
+<h1>${title}</h1>
+<p class="note">Started ${utc(since)}. The work continues if you leave this page.</p>
+<p class="notice" role="status" data-progress>${progress}</p>
+<p class="bar" aria-hidden="true"></p>
+</div>`,
+  })
 
 /** The page with the answer of long-running work. */
 export const workAnswerPage = (view: DeclaredView & { readonly answer: Answer }): Html =>

@@ -2,7 +2,7 @@ import type { Pool } from 'pg'
 import type { EpochSealer } from '../../../guard/secrets/secrets.ts'
 import { fieldsOf } from '../mapping/fields.ts'
 import { profileDataOf } from '../mapping/mapping.ts'
-import type { Logger } from '../sources/http-provider-attempts.ts'
+import type { Logger } from '../sources/http-provider.ts'
 import type { ProfileData, ProfileIds, ProfileSource, ProviderAnswer } from '../sources/provider.ts'
 
 /**

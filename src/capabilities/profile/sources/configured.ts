@@ -6,8 +6,7 @@ import type { Identifiers } from '../identifier.ts'
 import { declaredMapping } from '../mapping/declared.ts'
 import type { ProfileSettings } from '../settings.ts'
 import { type Clock, type GuardedSource, guardSource, type SourceObserver } from './guarded-source.ts'
-import { createHttpProvider } from './http-provider.ts'
-import type { FetchPage, Logger } from './http-provider-attempts.ts'
+import { createHttpProvider, type FetchPage, type Logger } from './http-provider.ts'
 
 /** Opens the configured source. Rejects with `SettingFault` if a variable is missing or invalid. */
 export const openSource = async (

@@ -1,6 +1,6 @@
 import { createCircuitBreaker } from '../../../concurrency/circuit-breaker.ts'
 import { type After, within } from '../../../concurrency/deadline.ts'
-import type { Logger } from './http-provider-attempts.ts'
+import type { Logger } from './http-provider.ts'
 import type { AskOptions, ProfileProvider, ProfileRef, ProfileSource, ProviderAnswer } from './provider.ts'
 
 /** Both functions use the clock of `performance.now()`. `after` returns a function that cancels the timer. */
