@@ -164,7 +164,7 @@ const readCall = async (
   ) ?? null
 
 /** The records of a request in consecutive events. */
-export const callsIn = (events: readonly RecordedEvent[], requestId: string): RecordedCall[] =>
+const callsIn = (events: readonly RecordedEvent[], requestId: string): RecordedCall[] =>
   events.flatMap((recorded, i) => {
     // Searching the text is much faster than parsing it. Other events that match are filtered out below.
     if (recorded.type !== 'KeyUsed' || !recorded.metadata.includes(requestId)) return []
@@ -235,7 +235,7 @@ const lotsOf = async (
 const openers = new Set(['CreditGranted', 'CreditAdjusted'])
 
 /** The id of the lot that an event opens, or null. */
-export const lotIdOf = ({ type, data }: DecodedEvent): string | null => {
+const lotIdOf = ({ type, data }: DecodedEvent): string | null => {
   if (type === 'CreditGranted') return data.grant_id
   return type === 'CreditAdjusted' ? data.adjustment_id : null
 }
@@ -254,4 +254,60 @@ const overridesOf = async (
     if (event.type.startsWith('PriceOverride') && event.revision < before)
       notePrice(ownPrices, decodeEvent(event))
   return pricesAt(ownPrices, Date.parse(call.metadata.effective_at))
+}
+
+/**
+ * Like `findCall`, but reads the whole ledger and no read models. Returns null if the ledger does not contain an individual record of
+ * the call. Throws `StreamMissing` if the ledger does not exist.
+ */
+export const findCallInAll = async (
+  eventLog: Pick<EventLog, 'read'>,
+  { organizationId, requestId }: { organizationId: string; requestId: string },
+  onProgress: (events: number) => void = () => undefined,
+): Promise<CallEvidence | null> => {
+  const stream = ledgerStream(organizationId)
+  const calls: RecordedCall[] = []
+  const corrections: DecodedEvent[] = []
+  const replays: DecodedEvent[] = []
+  const lots = new Map<string, DecodedEvent>()
+  const ownPrices: OwnPrices = new Map()
+  let balance = 0n
+  let balanceBefore = 0n
+  let head: CallEvidence['head'] | undefined
+  for (let from = 0; ; ) {
+    // One more event is read than processed, so that a call and its charge are always on the same page.
+    const page = await eventLog.read(stream, { from, max: pageMax + 1 })
+    const events = page.slice(0, pageMax)
+    for (const [i, recorded] of events.entries()) {
+      const event = decodeEvent(recorded)
+      const [found] = callsIn(page.slice(i, i + 2), requestId).filter(
+        ({ call }) => call.recorded === recorded,
+      )
+      if (found !== undefined) {
+        if (calls.length === 0) balanceBefore = balance
+        calls.push(found)
+      } else if (event.metadata.repeats === requestId) replays.push(event)
+      const opened = lotIdOf(event)
+      if (opened !== null && calls.length === 0) lots.set(opened, event)
+      if (event.type === 'CreditAdjusted' && calls.length > 0) corrections.push(event)
+      if (calls.length === 0) notePrice(ownPrices, event)
+      balance += movementOf(event)
+    }
+    head = events.at(-1) ?? head
+    from += events.length
+    onProgress(from)
+    if (page.length <= pageMax) break
+  }
+  const [first, ...others] = calls
+  if (first === undefined || head === undefined) return null
+  return {
+    organizationId,
+    calls: [first, ...others],
+    balanceBefore,
+    lots,
+    overrides: pricesAt(ownPrices, Date.parse(first.call.metadata.effective_at)),
+    corrections,
+    replays,
+    head,
+  }
 }
