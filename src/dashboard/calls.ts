@@ -156,7 +156,7 @@ export type CallsPage = {
   readonly older: CallPlace | null
 }
 
-export const callsPage = async (
+export const readCalls = async (
   pool: pg.Pool,
   filters: CallFilters,
   { before, max }: { readonly before: CallPlace | null; readonly max: number },

@@ -9,10 +9,10 @@ import {
   type CallFilters,
   type CallPlace,
   type CallRow,
-  callsPage,
   callsThatMatch,
   placeIn,
   placeText,
+  readCalls,
 } from '../../src/dashboard/calls.ts'
 import { csvOf } from '../../src/dashboard/csv.ts'
 import { formOf } from '../../src/dashboard/form.ts'
@@ -83,7 +83,7 @@ const everyPage = async (filters: CallFilters, max: number): Promise<CallRow[]> 
   const calls: CallRow[] = []
   let before: CallPlace | null = null
   for (;;) {
-    const page = await callsPage(room.foundation.pool, filters, { before, max })
+    const page = await readCalls(room.foundation.pool, filters, { before, max })
     calls.push(...page.calls)
     if (page.older === null) return calls
     before = placeIn(placeText(page.older))
@@ -143,7 +143,7 @@ describe('pages of calls', () => {
 test('a place from the address after the end of the range shows only calls in the range', async () => {
   const range = { fromMs: nowMs - 86_400_000, untilMs: nowMs - 3_600_000 }
   const before = { atMs: nowMs + 60_000, ledger: '0', revision: '1' }
-  const { calls } = await callsPage(room.foundation.pool, { ...any, ...range }, { before, max: 1_000 })
+  const { calls } = await readCalls(room.foundation.pool, { ...any, ...range }, { before, max: 1_000 })
   expect(ids(calls)).toEqual(ids(await everyPage({ ...any, ...range }, 1_000)))
 })
 
