@@ -17,7 +17,7 @@ import {
   rateLimitExceeded,
   temporarilyUnavailable,
 } from './errors.ts'
-import { balanceTold } from './figures.ts'
+import { balanceOrLastKnown } from './figures.ts'
 import type { AnyCapabilityForm } from './form.ts'
 import { refuse } from './recording.ts'
 import { type CallResult, uncharged } from './result.ts'
@@ -129,5 +129,5 @@ const rateLimited = async (
 ): Promise<CallResult> => {
   dependencies.refusedCalls.rateLimited(call.key, exceeded.policy, call.atMs)
   dependencies.observe?.rateLimited(exceeded.policy)
-  return uncharged('refused', rateLimitExceeded(exceeded), await balanceTold(dependencies, call))
+  return uncharged('refused', rateLimitExceeded(exceeded), await balanceOrLastKnown(dependencies, call))
 }

@@ -21,7 +21,7 @@ export const figuresFor = (
  * Returns the balance in the ledger. If the ledger does not answer, returns the last known balance, because an answer without a
  * charge must not wait.
  */
-export const balanceTold = (
+export const balanceOrLastKnown = (
   { ledger }: CallDependencies,
   { key: { organizationId }, atMs }: AdmittedCall,
 ): Promise<MicroCredits | undefined> =>

@@ -9,7 +9,7 @@ import { bodyOf, type Rendered, renderResult, send } from './answer.ts'
 import type { AdmittedCall, Call } from './call.ts'
 import type { CallDependencies } from './dependencies.ts'
 import { internalError, outcomeUnknown, type Refusal, temporarilyUnavailable, tooBusy } from './errors.ts'
-import { balanceTold } from './figures.ts'
+import { balanceOrLastKnown } from './figures.ts'
 import type { AnyCapabilityForm, Caller, Decided, JsonObject, Unaffordable } from './form.ts'
 import { type IdempotencyClaim, isRepeatable } from './idempotency.ts'
 import { identify, identifyAgain, keep, letGo } from './identify.ts'
@@ -245,7 +245,7 @@ const failed = async (
   if (admitted === null) return { kind: 'failed', refusal }
   // While the event log is unavailable, the failure is neither recorded nor logged, because a line for every call would hide the cause.
   const remaining = away
-    ? await balanceTold(dependencies, admitted)
+    ? await balanceOrLastKnown(dependencies, admitted)
     : await recordRefusal(dependencies, admitted, { outcome: 'failed', code: refusal.code }).catch(
         (cause: unknown) => {
           logger.warn({ err: cause, requestId }, 'a failed call could not be recorded')

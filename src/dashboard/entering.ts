@@ -112,7 +112,7 @@ export const beginSession = async (
   // If a second factor is set up at the same time, either it ends this session, or this check finds it.
   if (!begun || ((await users.secondFactor(user))?.factorId ?? null) !== factorId) {
     await request.session.destroy()
-    return beginAnew(reply, next)
+    return startOver(reply, next)
   }
   devices.keep(reply, user, { id: device.id, factorId })
   logger.info({ user, address, way }, 'dashboard: signed in')
@@ -138,5 +138,5 @@ const noticesFirst = async (
 }
 
 /** Redirects to the sign-in page, and from there to the requested page. */
-export const beginAnew = (reply: FastifyReply, next: string): FastifyReply =>
+export const startOver = (reply: FastifyReply, next: string): FastifyReply =>
   reply.redirect(withNext('/login', next), 303)

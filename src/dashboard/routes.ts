@@ -23,7 +23,7 @@ import { secondFactorRoutes } from './pages/second-factor.ts'
 import { sendSignIn } from './pages/sign-in.ts'
 import { usageRoutes } from './pages/usage.ts'
 import { pickRoutes } from './picking.ts'
-import { tellRows } from './rows.ts'
+import { setRows } from './rows.ts'
 import { sessionCookie } from './session.ts'
 import { timesRoutes } from './times.ts'
 
@@ -84,7 +84,7 @@ export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   pages.addHook('onRoute', named)
   pages.addHook('onRequest', gate(context))
   endWhenIdle(pages, context)
-  tellRows(pages, context)
+  setRows(pages, context)
   overviewRoutes(pages, context)
   organizationRoute(pages, context)
   keyPageRoutes(pages, context)

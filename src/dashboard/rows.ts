@@ -19,13 +19,13 @@ export type RowsState =
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Null before `tellRows` has run. */
+    /** Null before `setRows` has run. */
     rows: RowsState | null
   }
 }
 
 /** Sets `rows` of every request before its page is rendered. */
-export const tellRows = (
+export const setRows = (
   pages: FastifyInstance,
   { health, lateAfterMs }: Pick<Dashboard, 'health' | 'lateAfterMs'>,
 ): void => {

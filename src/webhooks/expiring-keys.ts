@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import type { Notice } from './notices.ts'
-import { putDown } from './outbox.ts'
+import { writeMessages } from './outbox.ts'
 
 /** Warns webhooks about keys that will soon stop working. A projection is reliable enough here: a wrong row only causes a wrong warning. */
 
@@ -43,7 +43,7 @@ export const tellOfExpiringKeys = async (pool: pg.Pool, nowMs: number): Promise<
   for (;;) {
     const keys = await keysEndingSoon(pool, nowMs, after)
     const notices = keys.map((key) => expiryNotice(key, nowMs)).filter((notice) => notice !== null)
-    for (const webhookId of await putDown(pool, notices, nowMs, { repeated: true })) told.add(webhookId)
+    for (const webhookId of await writeMessages(pool, notices, nowMs, { repeated: true })) told.add(webhookId)
     if (keys.length < portionMax) return [...told]
     after = keys.at(-1)
   }

@@ -14,7 +14,7 @@ import { type DecodedEvent, decodeEvent } from '../event-log/stored-event.ts'
 import { operatorStream, organizationOfStream } from '../events/streams.ts'
 import { createHeldWork, type HeldWork } from '../projector/held-work.ts'
 import { type Balance, noticedTypes, noticeOf } from './notices.ts'
-import { putDown } from './outbox.ts'
+import { writeMessages } from './outbox.ts'
 
 type Settings = {
   readonly pool: pg.Pool
@@ -115,7 +115,7 @@ const takeBatch = async (
         event.type === 'WebhookDeleted' ? event.data.webhook_id : null,
       ),
     )
-    return putDown(client, notices, clock.now())
+    return writeMessages(client, notices, clock.now())
   })
   if (webhookIds.length > 0) await put(webhookIds)
   return to

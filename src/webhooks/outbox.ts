@@ -71,7 +71,7 @@ const deliveryIdOf = (webhookId: string, { event, source }: Notice): string =>
  * Writes the messages in the caller's transaction. Returns the webhooks that have a new message. `repeated`: the caller will pass the same
  * notices again later, so notices that do not fit are not counted as dropped.
  */
-export const putDown = async (
+export const writeMessages = async (
   client: pg.ClientBase | pg.Pool,
   notices: readonly Notice[],
   nowMs: number,

@@ -1,7 +1,7 @@
 /** A process whose clock is an hour behind the database's clock loses no message and delays none. */
 import { expect, test } from 'vitest'
 import { createWebhook, resendDelivery } from '../../src/administration/webhooks/webhooks.ts'
-import { dueWebhooks, putDown } from '../../src/webhooks/outbox.ts'
+import { dueWebhooks, writeMessages } from '../../src/webhooks/outbox.ts'
 import { houseForFile } from '../support/house.ts'
 
 const house = await houseForFile({ clock: 'movable' })
@@ -22,7 +22,7 @@ test('a webhook gets the events recorded after its creation, and a message that 
     at: new Date(recordedAtMs).toISOString(),
     data: {},
   }
-  expect(await putDown(foundation.pool, [notice], recordedAtMs)).toEqual([webhookId])
+  expect(await writeMessages(foundation.pool, [notice], recordedAtMs)).toEqual([webhookId])
   const due = async () => (await dueWebhooks(foundation.pool, { nowMs: Date.now(), max: 10 })).length
   expect(await due()).toBe(1)
   const [delivery] = await house.query("update webhook_deliveries set state = 'dead' returning delivery_id")

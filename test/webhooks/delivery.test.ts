@@ -14,7 +14,7 @@ import {
   forgetDeliveries,
   pendingDeliveries,
   pendingMax,
-  putDown,
+  writeMessages,
 } from '../../src/webhooks/outbox.ts'
 import { retryDelaysMs, type Sending, sendRound, webhookSealPurpose } from '../../src/webhooks/send.ts'
 import { secretText, signedHeaders } from '../../src/webhooks/signature.ts'
@@ -232,7 +232,7 @@ const expireClaims = () =>
 /** A webhook for which these messages wait. */
 const webhookWith = async (...messages: ReturnType<typeof message>[]): Promise<string> => {
   const id = await webhook(['price.changed'])
-  await putDown(pool, messages, startMs)
+  await writeMessages(pool, messages, startMs)
   return id
 }
 
@@ -267,7 +267,7 @@ describe('a message', () => {
     ["the operator's own", () => null],
   ])('of %s webhook goes only where that webhook may send', async (whose, organizationId) => {
     const id = await webhook(['checkpoint'], { organizationId: organizationId() })
-    await putDown(pool, [message(0, 'checkpoint')], startMs)
+    await writeMessages(pool, [message(0, 'checkpoint')], startMs)
     const [toPartners, own] = [receiver(200), receiver(200)]
     await sendRound(sendingTo(toPartners.post, own.post).sending, id)
     const isOwn = whose === "the operator's own"
@@ -358,7 +358,7 @@ describe('a message', () => {
   test('whose secret was sealed with another key is not sent', async () => {
     const id = await webhook(['price.changed'])
     await pool.query("update webhook_endpoints set sealed_secret = 'AAAA'")
-    await putDown(pool, [message()], startMs)
+    await writeMessages(pool, [message()], startMs)
     const { post, requests } = receiver(200)
     await sendRound(sendingTo(post).sending, id)
     expect(requests).toEqual([])
@@ -368,7 +368,7 @@ describe('a message', () => {
   test('waits while its webhook is paused, and is sent afterwards', async () => {
     const id = await webhook(['price.changed'])
     await pool.query('update webhook_endpoints set paused_at = now()')
-    await putDown(pool, [message()], startMs)
+    await writeMessages(pool, [message()], startMs)
     const { post, requests } = receiver(200)
     const { sending } = sendingTo(post)
     expect(await dueWebhooks(pool, { nowMs: startMs, max: 10 })).toEqual([])
@@ -418,7 +418,7 @@ describe('a message', () => {
 
   test('does not disable its webhook if a suspended process fails after another process has delivered it', async () => {
     const id = await webhook(['price.changed'])
-    await putDown(pool, [message(1)], startMs)
+    await writeMessages(pool, [message(1)], startMs)
     await pool.query('update webhook_deliveries set attempts = $1', [retryDelaysMs.length])
     await pool.query('update webhook_endpoints set failing_since = $1', [new Date(startMs - 4 * dayMs)])
     const { post } = receiver(200)
@@ -426,7 +426,7 @@ describe('a message', () => {
       await expireClaims()
       const second = sendingTo(post)
       expect(await sendRound(second.sending, id)).toMatchObject({ sent: 1 })
-      await putDown(pool, [message(2)], startMs)
+      await writeMessages(pool, [message(2)], startMs)
       return { kind: 'timeout', detail: 'no answer' }
     })
     await sendRound(first.sending, id)
@@ -445,12 +445,12 @@ describe('a message', () => {
       'update webhook_endpoints set former_sealed_secret = sealed_secret, sealed_secret = $1, former_until = $2',
       [sealer.seal(next, id), new Date(startMs + 1_000)],
     )
-    await putDown(pool, [message(1)], startMs)
+    await writeMessages(pool, [message(1)], startMs)
     const { post, requests } = receiver(200)
     const { clock, sending } = sendingTo(post)
     await sendRound(sending, id)
     clock.nowMs += 1_000
-    await putDown(pool, [message(2)], clock.nowMs)
+    await writeMessages(pool, [message(2)], clock.nowMs)
     await sendRound(sending, id)
     expect(requests.map(({ headers }) => headers['webhook-signature']?.split(' ').length)).toEqual([2, 1])
   })
@@ -458,7 +458,7 @@ describe('a message', () => {
   test('is signed with the new secret immediately after a rotation, also in the middle of a round', async () => {
     const id = await webhook(['price.changed'])
     const next = secretText(Buffer.alloc(32, 9))
-    await putDown(pool, [message(1), message(2)], startMs)
+    await writeMessages(pool, [message(1), message(2)], startMs)
     const { post, requests } = receiver(200)
     const rotating: typeof post = async (request) => {
       await pool.query(
@@ -474,8 +474,8 @@ describe('a message', () => {
   test('is not kept if a thousand wait, and is counted as dropped', async () => {
     const id = await webhook(['price.changed'])
     const many = Array.from({ length: pendingMax }, (_, n) => message(n))
-    await putDown(pool, many, startMs)
-    await putDown(pool, [message(pendingMax), message(0)], startMs)
+    await writeMessages(pool, many, startMs)
+    await writeMessages(pool, [message(pendingMax), message(0)], startMs)
     expect(await deliveries(id)).toHaveLength(pendingMax)
     const { rows } = await pool.query('select dropped::int from webhook_endpoints')
     expect(rows).toEqual([{ dropped: 1 }])
@@ -502,13 +502,13 @@ describe('a webhook', () => {
     expect((await deliveries(id)).map(({ state }) => state)).toEqual(['dead', 'dead'])
     const { rows } = await pool.query('select disabled_reason from webhook_endpoints')
     expect(rows).toEqual([{ disabled_reason: 'the receiver answered 410 Gone' }])
-    expect(await putDown(pool, [message(3)], startMs)).toEqual([])
+    expect(await writeMessages(pool, [message(3)], startMs)).toEqual([])
   })
 
   test('that fails for three days is disabled, with the time of the first failure', async () => {
     const id = await webhook(['price.changed'])
     const { sending, clock } = sendingTo(receiver(503).post)
-    await putDown(pool, [message(1)], startMs)
+    await writeMessages(pool, [message(1)], startMs)
     await sendRound(sending, id)
     clock.nowMs = startMs + 3 * dayMs
     await pool.query('update webhook_deliveries set attempts = 7')
@@ -547,7 +547,7 @@ describe('a key that ends', () => {
       [6 * dayMs, startMs + 5.7 * dayMs],
     ] as const) {
       const notice = expiryNotice(key(leftMs), nowMs)
-      await putDown(pool, notice === null ? [] : [notice], nowMs)
+      await writeMessages(pool, notice === null ? [] : [notice], nowMs)
     }
     expect(await deliveries(id)).toHaveLength(2)
   })

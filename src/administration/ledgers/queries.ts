@@ -51,10 +51,10 @@ const explain = query({
 
 const unknownInput = ({ facts, repeats }: Explanation): InputVerdict => ({
   verdict: 'cannot_be_told',
-  why: whyUntold(facts, repeats),
+  why: whyUnknown(facts, repeats),
 })
 
-const whyUntold = ({ kind }: CallFacts, repeats: string | null): string => {
+const whyUnknown = ({ kind }: CallFacts, repeats: string | null): string => {
   if (kind === 'replay')
     return repeats === null
       ? 'this call repeats an earlier call'

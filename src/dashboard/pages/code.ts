@@ -1,5 +1,5 @@
 import type { FastifyInstance } from 'fastify'
-import { beginAnew, beginSession, checkCode, codeRefusal, halfOf } from '../entering.ts'
+import { beginSession, checkCode, codeRefusal, halfOf, startOver } from '../entering.ts'
 import { formOf } from '../form.ts'
 import { type Html, html } from '../html.ts'
 import { nextOf } from '../next.ts'
@@ -12,7 +12,7 @@ const statusOf = { wrong: 401, used: 401, limited: 429, broken: 403 } as const
 export const codeRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   pages.get('/login/code', async (request, reply) => {
     const half = await halfOf(context, request)
-    if (half === null) return beginAnew(reply, '/')
+    if (half === null) return startOver(reply, '/')
     const { next } = half
     return sendPage(reply, codePage({ csrf: csrfOf(request, reply), next, message: null }))
   })
@@ -21,7 +21,7 @@ export const codeRoutes = (pages: FastifyInstance, context: Dashboard): void => 
     const form = formOf(request.body)
     const half = await halfOf(context, request)
     // The cookie with the requested page may have expired, but the form also contains that page.
-    if (half === null) return beginAnew(reply, nextOf(form.text('next')))
+    if (half === null) return startOver(reply, nextOf(form.text('next')))
     const { user, next } = half
     const outcome = await checkCode(context, request, { user, typed: form.text('code') })
     if (outcome.kind === 'right') {

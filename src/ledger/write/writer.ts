@@ -395,9 +395,7 @@ const pauseMaxMs = 6
 /** Some pauses are this long, so that even a process with a slow connection to the log has time to read the ledger and to append. */
 const longPauseMs = 60
 const longPauseEvery = 8
-/**
- * How often a process notifies other processes of its conflicts.
- */
+/** How often a process notifies other processes of its conflicts. */
 const toldEveryMs = 500
 
 /** Plans the pauses between appends. `random` is like `Math.random`. */
