@@ -61,7 +61,7 @@ const grounds: readonly Ground[] = [
         SECRET_KEY: 'a secret of the test, long enough to be one',
       }
       return {
-        processes: [shared, { ...shared, ROLES: 'api,dashboard' }],
+        processes: [shared, { ...shared, ROLES: 'api' }],
         disturb: () => {
           double.onAppend = () => (random.next() < 0.05 ? 'lose-reply' : undefined)
           // Without these cuts, each lost reply would block all answers until the append's deadline.

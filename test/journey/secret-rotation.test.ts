@@ -50,17 +50,19 @@ const withKey = (SECRET_KEY: string, SECRET_KEY_NEW?: string): Record<string, st
 })
 const call = async (service = services[0]) =>
   (await lookup(service?.apiUrl ?? '', partner.apiKey, '10.1.2.3', { 'idempotency-key': 'the-same' })).status
-const restart = async (key: string): Promise<void> => {
+/** Starts a process, to which the callers change. */
+const start = async (key: string): Promise<void> => {
   services = [await startService(withKey(key)), ...services]
-  await services.pop()?.end('SIGTERM')
 }
+/** Ends the oldest process. */
+const endOldest = () => services.pop()?.end('SIGTERM')
 
 beforeAll(async () => {
   dir = await mkdtemp(join(tmpdir(), 'journey-rotation-'))
   double = await startEventStoreDouble({})
   database = await testDatabase()
   empty = await testDatabase()
-  services = [await startService(withKey(firstKey)), await startService(withKey(firstKey))]
+  await start(firstKey)
   partner = await createPartner('100000', withKey(firstKey))
   await eventually(async () => ((await call()) === 200 ? true : undefined))
   calls = (async () => {
@@ -99,21 +101,23 @@ test('of two simultaneous rotations, one adds its key, and a process starts with
     await cliJson(['secrets', 'rotate', '--cancel', '--yes'], withKey(firstKey))
     await cliJson<Rotated>(['secrets', 'rotate', '--yes'], withKey(firstKey, secondKey))
   }
-  await restart(firstKey)
-  await restart(secondKey)
+  await start(firstKey)
+  await endOldest()
+  await start(secondKey)
   for (const service of services) expect(await call(service)).toBe(200)
 }, 240_000)
 
 test('the old key is removed when every process runs with the new one, and is useless afterwards', async () => {
   const early = await cli(['secrets', 'rotate', '--finish', '--yes'], withKey(firstKey))
   expect([early.code, early.err]).toEqual([1, expect.stringContaining(`SECRET_KEY is not ${secondId}`)])
-  await restart(secondKey)
+  await endOldest()
   expect(await cliJson<Rotated>(['secrets', 'rotate', '--finish', '--yes'], withKey(secondKey))).toEqual({
     before: [firstId, secondId],
     after: [secondId],
   })
-  for (const service of services) expect(await call(service)).toBe(200)
-  await restart(secondKey)
+  expect(await call()).toBe(200)
+  await start(secondKey)
+  await endOldest()
   expect(await call()).toBe(200)
   const refused = await cli(['org', 'list'], withKey(firstKey))
   expect([refused.code, refused.err]).toEqual([
