@@ -166,8 +166,7 @@ const refuses = ({ apiUrl }: Service) =>
 const answeredEver: string[] = []
 
 test.each([
-  { name: 'SIGHUP and SIGTERM', signals: ['SIGHUP', 'SIGTERM'] },
-  { name: 'SIGTERM twice', signals: ['SIGTERM', 'SIGTERM', 'SIGHUP'] },
+  { name: 'SIGHUP and SIGTERM twice', signals: ['SIGHUP', 'SIGTERM', 'SIGTERM', 'SIGHUP'] },
   { name: 'SIGINT', signals: ['SIGINT'] },
   // This is how systemd stops a service. npm also forwards the signal, so the service gets it twice.
   { name: 'SIGTERM to the process group of npm start', signals: ['SIGTERM'], launch: npmStart },
