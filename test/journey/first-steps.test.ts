@@ -12,7 +12,7 @@ afterAll(() => service?.end('SIGTERM'))
 
 const started = async (): Promise<string> => {
   await service?.end('SIGTERM')
-  service = await startService(environment)
+  service = await startService({ ...environment, ROLES: 'api,dashboard' })
   const { output } = service
   // The commands are printed after the addresses, and the tests must not make calls before they are printed.
   await until('it has said it', async () => /Docker Compose:\n\n(docker .*\n)+\n/.test(output()))

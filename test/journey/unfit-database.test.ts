@@ -110,7 +110,7 @@ test('a version before 16 is refused at the start, in one line', async () => {
 test('a start that cannot open the last event of the log names it in one line', async () => {
   const database = await testDatabase()
   onTestFinished(database.drop)
-  const environment = { DATABASE_URL: database.url, SECRET_KEY: secretKey }
+  const environment = { DATABASE_URL: database.url, SECRET_KEY: secretKey, ROLES: 'api' }
   expect(await (await startService(environment)).end('SIGTERM')).toBe(0)
   const client = new pg.Client({ connectionString: database.url })
   await client.connect()

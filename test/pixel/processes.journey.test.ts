@@ -24,16 +24,14 @@ describe('the pixel controls of two processes on one database', () => {
   let partner: Partner
 
   const startAll = async (): Promise<void> => {
-    services = await Promise.all([
-      startService(environment),
-      startService({ ...environment, ROLES: 'api,dashboard' }),
-    ])
+    services = await Promise.all([startService(environment), startService(environment)])
   }
   beforeAll(async () => {
     database = await testDatabase()
     environment = {
       DATABASE_URL: database.url,
       SECRET_KEY: 'a secret of the test, long enough to be one',
+      ROLES: 'api',
     }
     await startAll()
     partner = await createPartner('10', environment)

@@ -23,6 +23,7 @@ const start = (endpoint: string, more: Readonly<Record<string, string>> = {}): P
     DATABASE_MIGRATION_URL,
     SECRET_KEY,
     EMAIL_PROBE: 'off',
+    ROLES: 'api',
     KEY_DIR: join(house.config.DATA_DIR, 'keys'),
     OTEL_EXPORTER_OTLP_ENDPOINT: endpoint,
     ...more,
@@ -39,7 +40,10 @@ describe('a service with a collector endpoint', () => {
   beforeAll(async () => {
     receiver = await openOtlpReceiver()
     // People often write the URL with a slash at the end.
-    service = await start(`${receiver.url}/`, { OTEL_EXPORTER_OTLP_HEADERS: 'x-tenant=a%20b,x-other=c' })
+    service = await start(`${receiver.url}/`, {
+      ROLES: 'api,projector',
+      OTEL_EXPORTER_OTLP_HEADERS: 'x-tenant=a%20b,x-other=c',
+    })
   })
   afterAll(async () => {
     await service?.end('SIGTERM')
