@@ -59,6 +59,7 @@ const grounds: readonly Ground[] = [
         DATABASE_URL: database.url,
         EVENT_LOG_URL: double.url,
         SECRET_KEY: 'a secret of the test, long enough to be one',
+        ROLES: 'api,projector',
       }
       return {
         processes: [shared, { ...shared, ROLES: 'api' }],
