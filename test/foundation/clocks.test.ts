@@ -103,6 +103,21 @@ test('calls are refused while the clocks differ by more than 15 minutes, and acc
     statuses.push([(await call()).status, status])
   }
   for (const [status, expected] of statuses) expect(status).toBe(expected)
+  aheadMs = dayMs
+  for (const apiKey of [partner.apiKey, 'no key']) {
+    const refused = await house.lookup({ ...partner, apiKey }, { ip: '81.2.69.142' })
+    expect([refused.status, refused.body.code, refused.headers.get('retry-after')]).toEqual([
+      503,
+      'SYS_002',
+      '30',
+    ])
+  }
+  expect((await fetch(`${house.apiUrl}/readyz`)).status).toBe(503)
+  const { checks } = JSON.parse(await (await fetch(`${house.metricsUrl}/readyz`)).text())
+  expect(checks.clock).toEqual({
+    status: 'failed',
+    found: [expect.stringMatching(/^this host's clock is 86\d{3} s ahead of the database's/)],
+  })
   const calls = (await house.eventsOf(partner.organizationId)).filter(({ type }) => type === 'KeyUsed')
   expect(calls).toHaveLength(3)
 })
@@ -138,7 +153,7 @@ describe('the comparison', () => {
       expect(logged).toEqual([
         expect.stringMatching(
           new RegExp(
-            `this host's clock is 86\\d{3} s ${where} the database's.* If every host reports this, correct the clock of the database's host`,
+            `this host's clock is 86\\d{3} s ${where} the database's, so this process refuses calls until they agree. If every host reports this, correct the clock of the database's host`,
           ),
         ),
       ])
