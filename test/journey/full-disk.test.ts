@@ -10,6 +10,7 @@ import {
   createPartner,
   eventually,
   exportLedger,
+  failedStart,
   lookup,
   type Service,
   startService,
@@ -75,10 +76,7 @@ const figure = async (url: string, name: string): Promise<number> =>
 
 /** The output of a start that fails for lack of space shows the remedy, without a stack trace. */
 const expectRemedy = async (remedy: string): Promise<void> => {
-  const printed = await startService(environment).then(
-    () => 'it started',
-    (error: unknown) => (error instanceof Error ? error.message : ''),
-  )
+  const printed = await failedStart(environment)
   expect(printed).toContain('the service ended with 1 before it answered:')
   expect(printed).toContain(remedy)
   expect(printed).not.toMatch(/^ +at /m)

@@ -10,7 +10,7 @@ import { openFoundation } from '../../src/foundation/foundation.ts'
 import { vacuum } from '../../src/foundation/vacuum.ts'
 import { directoryForFile } from '../support/directory.ts'
 import { testDatabase } from '../support/postgres.ts'
-import { cli, startService } from '../support/service.ts'
+import { cli, failedStart } from '../support/service.ts'
 
 const database = await testDatabase()
 const root = await directoryForFile()
@@ -36,10 +36,7 @@ const importPerson = (): Promise<{ imported: number }> => {
 test('a service without its keys does not start, makes none, and prints the remedy, which works', async () => {
   expect(await importPerson()).toMatchObject({ imported: 1 })
   await rm(join(root, 'keys'), { recursive: true })
-  const told = await startService(environment).then(
-    () => 'it started',
-    (error: unknown) => (error instanceof Error ? error.message : ''),
-  )
+  const told = await failedStart(environment)
   const [first, ...lines] = told.trimEnd().split('\n')
   expect(first).toBe('the service ended with 2 before it answered:')
   expect(lines).toEqual([

@@ -8,7 +8,7 @@ import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/foundati
 import { doubleCertificate } from '../support/eventstore-certificate.ts'
 import { type EventStoreDouble, startEventStoreDouble } from '../support/eventstore-double.ts'
 import { expectProved, expectUsable } from '../support/expect-used.ts'
-import { cli, type Service, startService } from '../support/service.ts'
+import { cli, failedStart, type Service, startService } from '../support/service.ts'
 import {
   companies,
   observe,
@@ -40,16 +40,6 @@ let before: object
 const started = async (environment: Record<string, string>): Promise<Service> => {
   service = await startService(environment)
   return service
-}
-/** The output of a start that fails. */
-const refusal = async (environment: Record<string, string>): Promise<string> => {
-  try {
-    const { end } = await startService(environment)
-    await end('SIGTERM')
-    return 'it started'
-  } catch (error) {
-    return error instanceof Error ? error.message : ''
-  }
 }
 const stop = async (): Promise<void> => {
   expect(await service?.end('SIGTERM')).toBe(0)
@@ -144,7 +134,7 @@ test('an installation that was closed by its final backup does not start again',
   expect([unasked.code, unasked.err]).toEqual([2, expect.stringContaining('will not start here again')])
   const { code, err } = await final('final.tar')
   expect([code, err]).toEqual([0, ''])
-  expect(await refusal(old)).toMatch(/ended with 2 [\s\S]*DATA_DIR: this installation was closed on 2/)
+  expect(await failedStart(old)).toMatch(/ended with 2 [\s\S]*DATA_DIR: this installation was closed on 2/)
   const granted = await cli(['credits', 'grant', use.organizationId, '5'], old)
   expect([granted.code, granted.err]).toEqual([2, expect.stringContaining('final.tar')])
   const held = await startEmbeddedPostgres({ dataDir: join(dir, 'data'), onLost: () => undefined })
@@ -167,7 +157,7 @@ test('after an interruption the target does not start; repeating the command res
   const interrupted = await restore(own)
   expect(interrupted.code).toBe(1)
   double.onAppend = undefined
-  expect(await refusal(own)).toMatch(/ended with 2 [\s\S]*a backup is being restored here/)
+  expect(await failedStart(own)).toMatch(/ended with 2 [\s\S]*a backup is being restored here/)
   const { code, err } = await restore(own)
   expect([code, err]).toEqual([0, ''])
 }, 240_000)

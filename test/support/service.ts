@@ -164,6 +164,13 @@ export const startService = async (
   }
 }
 
+/** The output of a start that fails. */
+export const failedStart = (variables: Readonly<Record<string, string>>): Promise<string> =>
+  startService(variables).then(
+    async ({ end }) => `it started, and ended with ${await end('SIGTERM')}`,
+    (error: unknown) => (error instanceof Error ? error.message : ''),
+  )
+
 export type CliResult = { readonly code: number; readonly out: string; readonly err: string }
 
 /** Starts one CLI command, for tests that need more than its result. */
