@@ -33,8 +33,8 @@ export const arrangeRoles = async (client: pg.Client, serviceUrl: string): Promi
   await client.query('begin')
   try {
     const { rows } = await client.query<{ owner: string; schema: string }>(
-      `select current_user as owner, relnamespace::regnamespace::text as schema from pg_class
-        where oid = 'schema_migrations'::regclass`,
+      `select current_user as owner, nspname as schema from pg_class c join pg_namespace n on n.oid = relnamespace
+        where c.oid = 'schema_migrations'::regclass`,
     )
     const roles: Roles = { owner: rows[0]?.owner ?? '', service, schema: rows[0]?.schema ?? '' }
     if (roles.owner !== service) await makeRole(client, roles, password)
@@ -58,7 +58,7 @@ const insufficientPrivilege = '42501'
 /** Refuses a process with only the owner's URL. It would take over the service's schemas, and so break the running service. */
 const refuseToTakeOver = async (client: pg.Client, owner: string): Promise<void> => {
   const { rows } = await client.query<{ service: string }>(
-    `select nspowner::regrole::text as service from pg_namespace where nspname = 'projections' and nspowner <> $1::regrole`,
+    `select pg_get_userbyid(nspowner) as service from pg_namespace where nspname = 'projections' and nspowner <> $1::regrole`,
     [client.escapeIdentifier(owner)],
   )
   const service = rows[0]?.service
@@ -102,14 +102,14 @@ const makeRole = async (client: pg.Client, { owner, service }: Roles, password: 
 const strangers = `
   select format('%s %s', case c.relkind when 'v' then 'view' when 'm' then 'materialized view' when 'S' then 'sequence' else 'table' end, c.oid::regclass) as object
     from pg_class c
-   where c.relnamespace::regnamespace::text = any ($1) and c.relkind in ('r', 'p', 'v', 'm', 'S') and c.relowner <> $2::regrole
+   where c.relnamespace in (select oid from pg_namespace where nspname = any ($1)) and c.relkind in ('r', 'p', 'v', 'm', 'S') and c.relowner <> $2::regrole
      and not exists (select from pg_depend d where d.classid = 'pg_class'::regclass and d.objid = c.oid and d.deptype in ('a', 'i') and c.relkind = 'S')
   union all
   select format('routine %s', p.oid::regprocedure) from pg_proc p
-   where p.pronamespace::regnamespace::text = any ($1) and p.proowner <> $2::regrole
+   where p.pronamespace in (select oid from pg_namespace where nspname = any ($1)) and p.proowner <> $2::regrole
   union all
   select format('type %s', t.oid::regtype) from pg_type t
-   where t.typnamespace::regnamespace::text = any ($1) and t.typowner <> $2::regrole and t.typtype in ('e', 'd')`
+   where t.typnamespace in (select oid from pg_namespace where nspname = any ($1)) and t.typowner <> $2::regrole and t.typtype in ('e', 'd')`
 
 const handOver = async (client: pg.Client, { service }: Roles): Promise<void> => {
   const to = client.escapeIdentifier(service)

@@ -96,7 +96,8 @@ const appliedTo = async (client: Pick<pg.Pool, 'query'>): Promise<Applied[]> => 
 /** Returns the schema of the tables, even if they do not exist yet. The search path can begin with another schema (see `arrangeRoles`). */
 const schemaOf = async (client: pg.Client): Promise<string> => {
   const { rows } = await client.query<{ schema: string | null }>(
-    `select coalesce((select relnamespace::regnamespace::text from pg_class where oid = to_regclass('schema_migrations')), current_schema()) as schema`,
+    `select coalesce((select nspname from pg_namespace n join pg_class c on c.relnamespace = n.oid where c.oid = to_regclass('schema_migrations')),
+                     current_schema()) as schema`,
   )
   return rows[0]?.schema ?? 'public'
 }

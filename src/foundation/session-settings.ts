@@ -54,10 +54,10 @@ const utcNames = /^(Etc\/)?(UTC|UCT|Universal|Zulu|GMT)$/i
 /** Returns the settings of the URL that a connection does not have. The order of day and month in input does not matter to statements. */
 export const settingsLost = async (client: pg.ClientBase): Promise<{ name: string; value: string }[]> => {
   const { rows } = await client.query<{ name: string; value: string }>(
-    'select lower(name) as name, setting as value from pg_settings where lower(name) = any ($1)',
-    [Object.keys(settings)],
+    'select name, setting as value from pg_settings',
   )
-  const actual = new Map(rows.map(({ name, value }) => [name, value]))
+  // In a Turkish database, the lower case of "IntervalStyle" begins with another letter.
+  const actual = new Map(rows.map(({ name, value }) => [name.toLowerCase(), value]))
   return Object.entries(settings)
     .map(([name, value]) => ({ name, value }))
     .filter(({ name, value }) => {

@@ -66,6 +66,23 @@ describe('applying', () => {
     )
   })
 
+  test('a schema whose name needs quotes is found again, also if the database quotes every name', async () => {
+    const name = new URL(database.url).pathname.slice(1)
+    await rows(`
+      create schema "My-App"; alter database ${name} set search_path = "My-App"; alter database ${name} set quote_all_identifiers = on`)
+    const withRoles = () => migrate({ url: database.url, serviceUrl: database.url })
+    expect(await withRoles()).toEqual({ applied: expect.arrayContaining(['0001_event_log.sql']) })
+    expect(await withRoles()).toEqual({ applied: [] })
+    expect(
+      await rows(
+        `select count(*)::int as tables from pg_tables where schemaname = 'My-App' and tablename in ('log_head', 'schema_migrations')`,
+      ),
+    ).toEqual([{ tables: 2 }])
+    expect(await rows('select current_schemas(false)::text as path')).toEqual([
+      { path: '{projections,My-App}' },
+    ])
+  })
+
   test('a failing file leaves nothing behind, keeps the ones before it, and is applied once corrected', async () => {
     await file('0001_create.sql', 'create table a (n int)')
     await file('0002_broken.sql', 'create table b (n int);\n\ninsert into nowhere values (1);')

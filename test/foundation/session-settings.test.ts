@@ -1,6 +1,6 @@
 import pg from 'pg'
 import { afterEach, expect, test, vi } from 'vitest'
-import { withSessionSettings } from '../../src/foundation/session-settings.ts'
+import { settingsLost, withSessionSettings } from '../../src/foundation/session-settings.ts'
 import { houseForFile } from '../support/house.ts'
 import { testDatabase } from '../support/postgres.ts'
 import { eventually } from '../support/service.ts'
@@ -92,6 +92,29 @@ test.each(['a/b c%2Fd;e:f@g&h=i+j,k$ü', '100%'])(
     }
   },
 )
+
+test('with Turkish rules for letters, no setting counts as lost', async () => {
+  const database = await testDatabase()
+  const admin = new pg.Client({ connectionString: database.url })
+  await admin.connect()
+  const url = new URL(database.url)
+  url.pathname = `${url.pathname}_turkish`
+  const name = url.pathname.slice(1)
+  const client = new pg.Client({ connectionString: withSessionSettings(url.href) })
+  try {
+    await admin.query(
+      `create database ${name} template template0 locale_provider icu icu_locale 'tr-TR' locale 'C.UTF-8'`,
+    )
+    await client.connect()
+    expect((await client.query(`select lower('I') as letter`)).rows).toEqual([{ letter: 'ı' }])
+    expect(await settingsLost(client)).toEqual([])
+  } finally {
+    await client.end()
+    await admin.query(`drop database if exists ${name} with (force)`)
+    await admin.end()
+    await database.drop()
+  }
+})
 
 const house = await houseForFile()
 const [row] = await house.query('select current_database() as name')
