@@ -1,4 +1,3 @@
-import { writeFile } from 'node:fs/promises'
 import { styleText } from 'node:util'
 import {
   type Answer,
@@ -72,7 +71,10 @@ const answered = async (declared: Declared, asked: Asked, run: RunInStores): Pro
   const context = await run.open()
   const asJob = runsAsJob(declared) && !run.typed.flags.has('here')
   const answer = (asJob ? await fromWorker(declared, context, run) : null) ?? (await asked.run(context))
-  if (out !== undefined) await writeFile(out, `${JSON.stringify(answer.json, null, 2)}\n`)
+  if (out !== undefined)
+    await withOutput(run.write, { path: out, replace: true }, (put) =>
+      put(`${JSON.stringify(answer.json, null, 2)}\n`),
+    )
   return answer
 }
 

@@ -128,6 +128,41 @@ describe('files', () => {
     expect((await save(partner.organizationId, '--csv', '--force')).code).toBe(0)
     expect(await readFile(file, 'utf8')).toMatch(/^revision,event_id,/)
   })
+
+  test('with the plan of a re-rate are saved for their owner alone, and a path that cannot be written is named', async () => {
+    const service = await startService(environment)
+    try {
+      expect((await lookup(service.apiUrl, partner.apiKey, '81.2.69.142')).status).toBe(200)
+    } finally {
+      await service.end('SIGTERM')
+    }
+    const to = new Date()
+    const from = new Date(to.getTime() - 86_400_000)
+    const plan = (out: string) =>
+      run(
+        'rerate',
+        'plan',
+        '--book',
+        '1',
+        '--from',
+        from.toISOString(),
+        '--to',
+        to.toISOString(),
+        '--reason',
+        'x',
+        '--here',
+        '--out',
+        out,
+      )
+    const file = join(dir, 'plan.json')
+    expect(await plan(file)).toMatchObject({ code: 0 })
+    expect((await stat(file)).mode & 0o777).toBe(0o600)
+    expect(JSON.parse(await readFile(file, 'utf8'))).toMatchObject({ run: expect.any(String) })
+    expect(await plan(join(dir, 'none', 'plan.json'))).toMatchObject({
+      code: 2,
+      err: expect.stringMatching(/none\/plan\.json cannot be written: ENOENT/),
+    })
+  })
 })
 
 describe('a reader that stops early', () => {
