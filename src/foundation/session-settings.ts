@@ -19,6 +19,8 @@ const settings = {
   default_transaction_isolation: 'read committed',
   // Connections wait idle for work. The server would end them again and again, and the projector would restart each time.
   idle_session_timeout: '0',
+  // Backups, migrations and rebuilds have statements that take minutes. Connections that need a limit set their own.
+  statement_timeout: '0',
 } as const
 
 const own = Object.entries(settings)

@@ -17,6 +17,7 @@ const unusual = {
   transform_null_equals: 'on',
   default_transaction_isolation: 'serializable',
   idle_session_timeout: '2s',
+  statement_timeout: '100ms',
 }
 
 const setUnusual = async (query: (sql: string) => Promise<unknown>, whose: string): Promise<void> => {
@@ -27,8 +28,9 @@ afterEach(() => vi.unstubAllEnvs())
 
 test('the settings of a connection take precedence over those of the database, the URL and PGOPTIONS', async () => {
   const database = await testDatabase()
-  const settingsAt = async (url: string) => {
-    const client = new pg.Client({ connectionString: withSessionSettings(withSessionSettings(url)) })
+  const settingsAt = async (url: string, own: pg.ClientConfig = {}) => {
+    const connectionString = withSessionSettings(withSessionSettings(url))
+    const client = new pg.Client({ connectionString, ...own })
     await client.connect()
     try {
       const names = [...Object.keys(unusual), 'work_mem']
@@ -57,8 +59,12 @@ test('the settings of a connection take precedence over those of the database, t
       transform_null_equals: 'off',
       default_transaction_isolation: 'read committed',
       idle_session_timeout: '0',
+      statement_timeout: '0',
     }
     expect(await settingsAt(database.url)).toMatchObject(expected)
+    expect(await settingsAt(database.url, { statement_timeout: 5_000 })).toMatchObject({
+      statement_timeout: '5000',
+    })
     const options = encodeURIComponent('-c work_mem=512kB -c timezone=Asia/Tokyo')
     expect(await settingsAt(`${database.url}?application_name=a%26b&options=${options}`)).toMatchObject({
       ...expected,
