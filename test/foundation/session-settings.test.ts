@@ -65,13 +65,16 @@ test('the settings of a connection take precedence over those of the database, t
     expect(await settingsAt(database.url, { statement_timeout: 5_000 })).toMatchObject({
       statement_timeout: '5000',
     })
+    const withOptions = new URL(database.url)
     const options = encodeURIComponent('-c work_mem=512kB -c timezone=Asia/Tokyo')
-    expect(await settingsAt(`${database.url}?application_name=a%26b&options=${options}`)).toMatchObject({
+    withOptions.search = `application_name=a%26b&options=${options}`
+    expect(await settingsAt(withOptions.href)).toMatchObject({
       ...expected,
       work_mem: '512',
     })
     vi.stubEnv('PGOPTIONS', '-c work_mem=768kB -c timezone=Asia/Tokyo')
-    expect(await settingsAt(database.url)).toMatchObject({ ...expected, work_mem: '768' })
+    withOptions.search = ''
+    expect(await settingsAt(withOptions.href)).toMatchObject({ ...expected, work_mem: '768' })
   } finally {
     await database.drop()
   }

@@ -109,7 +109,7 @@ test.each([
   expect(err).not.toContain(password)
 })
 
-test('a service whose output is closed starts and answers, with any locale, time zone and directory', async () => {
+test('a service whose output is closed starts and answers, with any locale, time zone, directory and variables of PostgreSQL', async () => {
   const dataDir = join(dir, `dätä 'x' "y" $z`)
   const { child, ended, end } = startChild([...serviceCommand], {
     cwd: root,
@@ -119,6 +119,9 @@ test('a service whose output is closed starts and answers, with any locale, time
       LANG: 'tr_TR.UTF-8',
       LC_ALL: 'tr_TR.UTF-8',
       TZ: 'Asia/Kathmandu',
+      PGHOST: '192.0.2.1',
+      PGSSLMODE: 'verify-full',
+      PGOPTIONS: '-c search_path=elsewhere',
       DATA_DIR: dataDir,
       API_PORT: '0',
       DASHBOARD_PORT: '0',

@@ -205,9 +205,12 @@ const stopServer = async (cluster: Cluster): Promise<void> => {
 
 // ---- connections ----
 
+/** Without these parameters, PGSSLMODE and PGOPTIONS would apply, which the environment can have for other servers. */
+const connection = 'sslmode=disable&options='
+
 /** The URL contains the password, so it is a secret. */
 const urlOf = ({ password }: Pick<Cluster, 'password'>, port: number, database: string): string =>
-  `postgresql://${superuser}:${password}@127.0.0.1:${port}/${database}`
+  `postgresql://${superuser}:${password}@127.0.0.1:${port}/${database}?${connection}`
 
 const query = async (url: string, statement: string, timeoutMs: number) => {
   const client = new pg.Client({
