@@ -129,12 +129,16 @@ const ENDS_IF_FROZEN = `
   set idle_session_timeout = '30s';
   set idle_in_transaction_session_timeout = '30s'`
 
+/** The SQLSTATE of a statement that has waited for a lock longer than `lockTimeoutMs`. */
+const lockNotAvailable = '55P03'
+
 /** Takes a session lock, which is held during the transactions of all files and released when the connection ends. */
 const lock = async (client: pg.Client): Promise<void> => {
   await client.query(ENDS_IF_FROZEN)
   try {
     await client.query('select pg_advisory_lock($1)', [ADVISORY_LOCK])
   } catch (cause) {
+    if (!(cause instanceof pg.DatabaseError) || cause.code !== lockNotAvailable) throw cause
     throw new Error(
       `Another process has been migrating this database for ${lockTimeoutMs / 60_000} minutes. Find it in pg_stat_activity (application_name "migrate"), and wait for it or end it.`,
       { cause },

@@ -52,6 +52,20 @@ describe('applying', () => {
     expect(await rows('select n from a')).toEqual([{ n: 1 }])
   })
 
+  test('a runner that loses its connection while it waits for another one names that reason', async () => {
+    const other = await connected(database.url)
+    // The lock that every runner takes.
+    await other.query('select pg_advisory_lock(7220186521)')
+    const waiting = run()
+    waiting.catch(() => undefined)
+    const end = `
+      select pg_terminate_backend(pid) as ended from pg_locks
+       where locktype = 'advisory' and not granted and database = (select oid from pg_database where datname = current_database())`
+    await expect.poll(() => rows(end)).toEqual([{ ended: true }])
+    await expect(waiting).rejects.toThrow(/^terminating connection due to administrator command$/)
+    await other.end()
+  })
+
   test('the server ends the connection of a process that is frozen while it migrates', async () => {
     const seen = `insert into a select name, setting from pg_settings where name like 'idle\\_%session\\_timeout'`
     await file(
