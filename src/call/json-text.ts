@@ -1,6 +1,10 @@
-/** Like `JSON.parse`, but also throws a `SyntaxError` if an object has the same member more than once. */
+/** No document that people write is nested this deeply. Functions that read its values can be recursive. */
+const nestedMax = 100
+
+/** Like `JSON.parse`, but also throws a `SyntaxError` if an object has the same member more than once, or a value is nested too deeply. */
 export const parseJson = (text: string): unknown => {
   const value: unknown = JSON.parse(text)
+  if (isNestedTooDeeply(value)) throw new SyntaxError(`it is nested more than ${nestedMax} levels deep`)
   if (hasRepeatedMember(text, value)) throw new SyntaxError('an object has the same member more than once')
   return value
 }
@@ -12,6 +16,15 @@ export const parseJson = (text: string): unknown => {
  */
 export const hasRepeatedMember = (text: string, value: unknown): boolean =>
   colonsIn(text) !== membersOf(value)
+
+const isNestedTooDeeply = (value: unknown): boolean => {
+  let level: unknown[] = [value]
+  for (let depth = 0; depth <= nestedMax; depth++) {
+    level = level.flatMap((one) => (typeof one === 'object' && one !== null ? Object.values(one) : []))
+    if (level.length === 0) return false
+  }
+  return true
+}
 
 const quote = 0x22
 const colon = 0x3a

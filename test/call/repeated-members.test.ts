@@ -1,6 +1,6 @@
 /** Recognizes JSON texts in which an object contains a member twice. */
 import { expect, test } from 'vitest'
-import { hasRepeatedMember } from '../../src/call/json-text.ts'
+import { hasRepeatedMember, parseJson } from '../../src/call/json-text.ts'
 
 const repeats = (text: string): boolean => hasRepeatedMember(text, JSON.parse(text))
 
@@ -24,4 +24,11 @@ test.each([
 
 test('a text may be as deeply nested as the size of a body allows', () => {
   expect(repeats(`{"a":${'['.repeat(8_000)}${']'.repeat(8_000)}}`)).toBe(false)
+})
+
+test('a document may be nested 100 levels deep, and no deeper', () => {
+  const nested = (levels: number): string => `${'['.repeat(levels)}1${']'.repeat(levels)}`
+  expect(JSON.stringify(parseJson(nested(100)))).toBe(nested(100))
+  expect(() => parseJson(nested(101))).toThrow('it is nested more than 100 levels deep')
+  expect(() => parseJson(nested(200_000))).toThrow('it is nested more than 100 levels deep')
 })

@@ -607,12 +607,13 @@ describe('the admin API', () => {
     expect(events).toEqual([])
   })
 
-  test('refuses a body in which a member occurs twice, or that is not UTF-8', async () => {
+  test('refuses a body in which a member occurs twice, that is nested too deeply, or that is not UTF-8', async () => {
     const body = (reason: string) => `{"organization":"${organizationId}","amount":"5",${reason}}`
     const events = await added(async () => {
       for (const payload of [
         body('"amount":"5000","reason":"x"'),
         body('"reason":"x","\\u0061mount":"5000"'),
+        body(`"reason":${'['.repeat(30_000)}${']'.repeat(30_000)}`),
         Buffer.from(body('"reason":"\u00ff"'), 'latin1'),
       ]) {
         const answer = await room.host.inject({
