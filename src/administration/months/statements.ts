@@ -158,8 +158,9 @@ export const monthStatement = async (
   if (file !== null) {
     let parts = 0
     for await (const part of storedParts(pool, request)) {
-      if (digestOf(part) !== stored.parts[parts++]) throw changed()
-      await file.write(await unpacked(part))
+      const lines = await part.lines
+      if (lines === null || part.digest !== stored.parts[parts++]) throw changed()
+      await file.write(lines)
     }
     if (parts < stored.parts.length) throw changed()
   }
@@ -178,7 +179,6 @@ const compress = promisify(zstdCompress)
 const decompress = promisify(zstdDecompress)
 /** Most parts fit into one piece. With the usual small pieces, decompressing takes several times as long. */
 const unpacking = { chunkSize: partCharsMax, maxOutputLength: partBytesMax }
-const unpacked = (part: Buffer): Promise<Buffer> => decompress(part, unpacking)
 
 /** Stores the file of a closed month. Throws `CommandRefused` if the file does not have the digest of the closing. */
 export const storeStatement = async (
@@ -214,41 +214,43 @@ export const storeStatement = async (
   )
 }
 
-/** The compressed parts of a stored file. Only a few are in memory. */
+type StoredPart = {
+  /** The digest of the compressed part. */
+  readonly digest: string
+  /** Null if the part cannot be decompressed. */
+  readonly lines: Promise<Buffer | null>
+}
+
+/** The parts of a stored file. Only a few are in memory, and they are decompressed at the same time. */
 async function* storedParts(
   pool: NonNullable<Reading['pool']>,
   { organizationId, month }: StoredMonth,
-): AsyncGenerator<Buffer> {
+): AsyncGenerator<StoredPart> {
   for (let from = 0; ; from += partsPerRead) {
     const { rows } = await pool.query<{ lines: Buffer }>(
       `select lines from closed_month_files where organization_id = $1 and month = $2 and part >= $3 and part < $4
        order by part`,
       [organizationId, month, from, from + partsPerRead],
     )
-    for (const { lines } of rows) yield lines
+    yield* rows.map(({ lines }) => ({
+      digest: createHash('sha256').update(lines).digest('base64url'),
+      lines: decompress(lines, unpacking).catch(() => null),
+    }))
     if (rows.length < partsPerRead) return
   }
 }
 
-type StoredFile = {
-  /** Proves that the file is complete; empty if a part cannot be decompressed. */
-  readonly digest: string
-  /** The last line. */
-  readonly foot: string
-  /** The digests of the compressed parts. */
-  readonly parts: readonly string[]
-}
+/** `digest` proves that the file is complete; it is empty if a part cannot be decompressed. `foot` is the last line. */
+type StoredFile = { readonly digest: string; readonly foot: string; readonly parts: readonly string[] }
 
-const digestOf = (part: Buffer): string => createHash('sha256').update(part).digest('base64url')
-
-const readStored = async (compressed: AsyncIterable<Buffer>): Promise<StoredFile> => {
+const readStored = async (stored: AsyncIterable<StoredPart>): Promise<StoredFile> => {
   const whole = createHash('sha256')
   const parts: string[] = []
   let last: Buffer = Buffer.alloc(0)
-  for await (const part of compressed) {
-    const lines = await unpacked(part).catch(() => null)
+  for await (const part of stored) {
+    const lines = await part.lines
     if (lines === null) return { digest: '', foot: '', parts }
-    parts.push(digestOf(part))
+    parts.push(part.digest)
     whole.update(lines)
     last = lines
   }
