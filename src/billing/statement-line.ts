@@ -97,17 +97,34 @@ export type OwnPrices = ReturnType<typeof createOwnPrices>
 type Charge = RecordOf<'CreditCharged'>
 type Call = RecordOf<'KeyUsed'>
 
+/** Line contents by the values that determine them, one level for each value, which is faster than one key for all values. */
+type Level = { contents: readonly LineContent[] | null; readonly next: Map<unknown, Level> }
+const newLevel = (): Level => ({ contents: null, next: new Map() })
+
 /** A cache of line contents, so that lines with equal content share one object. */
-const known = new Map<string, readonly LineContent[]>()
+let known = newLevel()
 const knownMax = 4_096
+let knownLeft = knownMax
 const overridden = new WeakMap<LineContent, Map<string, LineContent>>()
 
-const once = (members: readonly unknown[], make: () => readonly LineContent[]): readonly LineContent[] => {
-  const name = JSON.stringify(members)
-  const contents = known.get(name) ?? make()
-  if (known.size >= knownMax) known.clear()
-  known.set(name, contents)
-  return contents
+const once = (values: readonly unknown[], make: () => readonly LineContent[]): readonly LineContent[] => {
+  let level = known
+  for (const value of values) {
+    let next = level.next.get(value)
+    if (next === undefined) {
+      next = newLevel()
+      level.next.set(value, next)
+    }
+    level = next
+  }
+  if (level.contents !== null) return level.contents
+  level.contents = make()
+  knownLeft--
+  if (knownLeft === 0) {
+    known = newLevel()
+    knownLeft = knownMax
+  }
+  return level.contents
 }
 
 /** The line contents of a charge and its call. `call` is null if the previous event is not the call. */
@@ -117,8 +134,10 @@ export const chargeContents = (
   ownPrices: OwnPrices,
 ): readonly LineContent[] => {
   const { lines, amount, price_book_version } = charge.data
-  const of = call === null ? null : calledAs(call)
-  const contents = once([lines, amount, price_book_version, of], () => chargedFor(charge, call))
+  const values: unknown[] = [lines.length, amount, price_book_version]
+  for (const line of lines) values.push(line.sku, line.amount, line.rule, line.rule_version)
+  if (call !== null) values.push(...Object.values(calledAs(call)))
+  const contents = once(values, () => chargedFor(charge, call))
   return ownPrices.none()
     ? contents
     : contents.map((content) => {
@@ -215,7 +234,7 @@ const freeCall = (call: Call): LineContent | null => {
       ruleVersion: free_by?.rule_version ?? null,
     }),
   ]
-  return once([of, free_by], make)[0] ?? null
+  return once(['call', ...Object.values(of), free_by?.rule, free_by?.rule_version], make)[0] ?? null
 }
 
 const adjustment = ({ data }: RecordOf<'CreditAdjusted'>): LineContent =>
