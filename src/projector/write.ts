@@ -35,12 +35,10 @@ export const createBatchWriter = (
     const [first, last] = [recorded[0], recorded.at(-1)]
     if (first === undefined || last === undefined) return
     const to = placeOf(last)
-    const decoded = decodeBatch(recorded)
     const behind = [...writing.standing].filter(({ position }) => position < to.position)
-    for (const { folder, position } of behind)
-      await folder.prepare(writing.client, within(decoded, { after: position, to: to.position }))
-    const whole = behind.every(({ position }) => position < first.position) && decoded.unreadable.length === 0
-    if (whole && (await writeTogether(writing, behind, { decoded, to })) === 'written') return
+    const folded = await foldTogether(writing, behind, { recorded, first, to })
+    if (folded !== null && (await writeTogether(writing, folded, to)) === 'written') return
+    const decoded = decodeBatch(recorded)
     for (const one of behind)
       await writeAlone(writing, one, {
         decoded: within(decoded, { after: one.position, to: to.position }),
@@ -50,34 +48,52 @@ export const createBatchWriter = (
 })
 
 type Batch = { readonly decoded: Decoded; readonly to: LogPlace }
+type FoldedBatch = readonly { readonly one: Standing; readonly made: Folded }[]
 
 /**
- * Writes all projections in one transaction. If one of them cannot apply the batch, writes nothing and returns `refused`.
+ * Folds a batch into all projections. Resolves with null, and folds nothing, if one of them cannot apply the batch. The decoded events are
+ * garbage when this function returns: they would not be young any more if they were kept until the rows are written.
  */
+const foldTogether = async (
+  { client }: Writing,
+  behind: readonly Standing[],
+  { recorded, first, to }: { recorded: readonly RecordedEvent[]; first: RecordedEvent; to: LogPlace },
+): Promise<FoldedBatch | null> => {
+  const decoded = decodeBatch(recorded)
+  for (const { folder, position } of behind)
+    await folder.prepare(client, within(decoded, { after: position, to: to.position }))
+  if (decoded.unreadable.length > 0 || behind.some(({ position }) => position >= first.position)) return null
+  const folded: { readonly one: Standing; readonly made: Folded }[] = []
+  for (const one of behind) {
+    const made = one.folder.fold(decoded)
+    folded.push({ one, made })
+    if (made.poison.length === 0) continue
+    undo(folded)
+    return null
+  }
+  return folded
+}
+
+const undo = (folded: FoldedBatch): void => {
+  for (const { made } of folded.toReversed()) made.undo()
+}
+
+/** Writes all projections in one transaction. If PostgreSQL refuses the rows, writes nothing and returns `refused`. */
 const writeTogether = async (
   writing: Writing,
-  all: readonly Standing[],
-  { decoded, to }: Batch,
+  folded: FoldedBatch,
+  to: LogPlace,
 ): Promise<'written' | 'refused'> => {
-  const folded: { readonly folder: Folder; readonly made: Folded }[] = []
-  const refuse = (): 'refused' => {
-    for (const { made } of folded.toReversed()) made.undo()
-    return 'refused'
-  }
-  for (const { folder } of all) {
-    const made = folder.fold(decoded)
-    folded.push({ folder, made })
-    if (made.poison.length > 0) return refuse()
-  }
   const { client } = writing
+  const all = folded.map(({ one }) => one)
   try {
     await transaction(client, async () => {
       // Checkpoints are moved first, so that a projector without the lease changes no rows, and two transactions cannot deadlock.
       await move(writing, all, to)
-      for (const { folder, made } of folded) await writeChanges(client, made.changes, folder.table)
+      for (const { one, made } of folded) await writeChanges(client, made.changes, one.folder.table)
     })
   } catch (error) {
-    refuse()
+    undo(folded)
     if (isDataError(error) || isTableError(error)) return 'refused'
     throw error
   }
