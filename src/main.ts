@@ -6,7 +6,6 @@ import { misspeltText, misspeltVariables } from './foundation/misspelt-variables
 import { EpochKeyFault } from './guard/secrets/epoch-key-files.ts'
 import { listenForEnd } from './start/ending.ts'
 import { checkPorts, checkSurroundings } from './start/preflight.ts'
-import { runService } from './start/run.ts'
 
 /** Starts the service, and shuts it down in order. */
 
@@ -40,6 +39,8 @@ try {
   for (const one of misspeltVariables(process.env)) logger.warn(one, misspeltText(one))
   await checkSurroundings(config)
   await checkPorts(config)
+  // Loading the service takes a second, which an invalid environment does not have to wait for.
+  const { runService } = await import('./start/run.ts')
   await runService(config, { logger, end })
 } catch (error) {
   fail(error)
