@@ -131,9 +131,10 @@ export const monthsOf = (
   })
 
 /**
- * The statement of a month. For a closed month, the stored file is used if its digest matches the closing; otherwise, the file is
- * written from the ledger. Throws `CommandRefused` if the ledger does not exist. If the file written from the ledger does not match
- * the closing either, throws `CommandRefused` at the end, so the output must not be trusted before the function has returned.
+ * The statement of a month. For a closed month, the stored file is used if its digest matches the closing; a part that changes after
+ * this check is not written. Otherwise, the file is written from the ledger. Throws `CommandRefused` if the ledger does not exist. If the
+ * file written from the ledger does not match the closing either, throws `CommandRefused` at the end, so the output must not be trusted
+ * before the function has returned.
  */
 export const monthStatement = async (
   foundation: Reading,
@@ -240,7 +241,10 @@ async function* storedParts(
   }
 }
 
-/** `digest` proves that the file is complete; it is empty if a part cannot be decompressed. `foot` is the last line. */
+/**
+ * `digest` proves that the file is complete; it is empty if a part cannot be decompressed. `foot` is the last line, and `parts` are the digests of
+ * the compressed parts.
+ */
 type StoredFile = { readonly digest: string; readonly foot: string; readonly parts: readonly string[] }
 
 const readStored = async (stored: AsyncIterable<StoredPart>): Promise<StoredFile> => {
