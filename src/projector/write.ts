@@ -51,8 +51,8 @@ type Batch = { readonly decoded: Decoded; readonly to: LogPlace }
 type FoldedBatch = readonly { readonly one: Standing; readonly made: Folded }[]
 
 /**
- * Folds a batch into all projections. Resolves with null, and folds nothing, if one of them cannot apply the batch. The decoded events are
- * garbage when this function returns: they would not be young any more if they were kept until the rows are written.
+ * Folds a batch into all projections. Resolves with null, and folds nothing, if one of them cannot apply the batch. Returns without
+ * keeping the decoded events: V8 would move them to the old generation if they were kept until the rows are written.
  */
 const foldTogether = async (
   { client }: Writing,

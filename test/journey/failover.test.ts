@@ -232,7 +232,7 @@ test('processes that have seen lost events refuse calls, before and after anothe
   for (const service of [witness, late]) await answersAgain(service, apiKey)
   await actBeforeLoss(scene)
   await refusesKey(late, leaked)
-  // This process sees the log again only after another one has written at the lost positions.
+  // This process sees the log again only after another process has written at the lost positions.
   late.child.kill('SIGSTOP')
   await scene.failOver()
 

@@ -36,8 +36,8 @@ const importPerson = (): Promise<{ imported: number }> => {
 test('a service without its keys does not start, makes none, and prints the remedy, which works', async () => {
   expect(await importPerson()).toMatchObject({ imported: 1 })
   await rm(join(root, 'keys'), { recursive: true })
-  const told = await failedStart(environment)
-  const [first, ...lines] = told.trimEnd().split('\n')
+  const printed = await failedStart(environment)
+  const [first, ...lines] = printed.trimEnd().split('\n')
   expect(first).toBe('the service ended with 2 before it answered:')
   expect(lines).toEqual([
     expect.stringMatching(

@@ -29,8 +29,8 @@ await writeFile(join(dir, 'file'), 'no directory')
 const password = 'geheimnis'
 
 test('HOST=192.0.2.77 stops the service with one line', async () => {
-  const told = await failedStart({ DATA_DIR: join(dir, 'data'), HOST: '192.0.2.77' })
-  const [first, ...lines] = told.trimEnd().split('\n')
+  const printed = await failedStart({ DATA_DIR: join(dir, 'data'), HOST: '192.0.2.77' })
+  const [first, ...lines] = printed.trimEnd().split('\n')
   expect(first).toBe('the service ended with 2 before it answered:')
   expect(lines).toEqual([
     expect.stringContaining('Configuration: HOST: "192.0.2.77" is not an address of this machine'),
@@ -75,12 +75,12 @@ test('a process that may open only a few files is refused before anything is cre
 })
 
 test('a misspelt variable is named next to the error, without its value', async () => {
-  const told = await failedStart({
+  const printed = await failedStart({
     DATA_DIR: join(dir, 'data'),
     API_PORT: 'abc',
     DATABSE_URL: `postgres://user:${password}@db/x`,
   })
-  expect(told.trimEnd().split('\n').slice(1)).toEqual([
+  expect(printed.trimEnd().split('\n').slice(1)).toEqual([
     'Configuration: API_PORT: a port number from 0 to 65535 (it is "abc")',
     'Warning: DATABSE_URL is not a variable of this service, so it is ignored; did you mean DATABASE_URL?',
   ])
