@@ -1,10 +1,11 @@
 /** Decision 15: repeating a call with the same Idempotency-Key and body returns the first answer and charges nothing again. */
 
 import fc from 'fast-check'
+import pg from 'pg'
 import { describe, expect, test } from 'vitest'
 import { commandKeyOf } from '../../src/call/key-lookup.ts'
 import { randomCases } from '../support/exhaustive.ts'
-import { type Answer, houseForFile, type Partner, places, send, sendRaw, until } from '../support/house.ts'
+import { type Answer, houseForFile, type Partner, places, send, sendRaw } from '../support/house.ts'
 import { chargesOf, forget, loseAnswers, replayFact } from './ledger-scene.ts'
 import {
   bare,
@@ -133,31 +134,26 @@ describe('the same key used simultaneously', () => {
     const partner = await house.partner({ credits: '10' })
     const before = (await house.eventsOf(partner.organizationId)).length
     const blocked = await house.blockLog()
-    const [first, second] = await (async () => {
+    const holder = new pg.Client({ connectionString: house.foundation.migrationUrl })
+    holder.on('error', () => undefined)
+    await holder.connect()
+    const [first, refused] = await (async () => {
       try {
         const one = sendLookup(partner, places.london, 'twice')
         await blocked.waiting()
-        const [before] = await house.query('select clock_timestamp()::text as at')
+        // The claim of the first call cannot end until the second call is answered.
+        await holder.query('begin')
+        const claim = 'select from idempotent_calls where organization_id = $1 for update'
+        expect((await holder.query(claim, [partner.organizationId])).rowCount).toBe(1)
         const two = sendLookup(partner, places.london, 'twice')
-        await until(
-          'the second call has found the claim of the first',
-          async () =>
-            (
-              await house.query(
-                `select from pg_stat_activity
-                  where datname = current_database() and application_name = 'read-models' and state = 'idle'
-                    and query like 'select body_hash =%' and query_start > $1::timestamptz`,
-                [before?.at],
-              )
-            ).length > 0,
-        )
-        return [one, two]
+        await blocked.release()
+        return [one, await two]
       } finally {
+        await holder.end()
         await blocked.release()
       }
     })()
     expect((await first).status).toBe(200)
-    const refused = await second
     expectErrorObject(refused, { status: 409, error: 'conflict', code: 'IDEMP_002', details: {} })
     expect(refused.headers.get('retry-after')).toMatch(/^[1-9]\d*$/)
     expectCredits(refused, '0', '9')

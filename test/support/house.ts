@@ -117,6 +117,7 @@ export type BlockedLog = {
   waiting(): Promise<void>
   /** Cuts the connection of the blocked append, so its writer cannot know the outcome. */
   cut(): Promise<void>
+  /** Can be repeated. */
   release(): Promise<void>
 }
 
@@ -561,6 +562,7 @@ const blockLog = async (url: string, aside: pg.Pool): Promise<BlockedLog> => {
           where datname = current_database() and application_name = 'event-log-append' and wait_event_type = 'Lock'`,
       )
     ).rowCount ?? 0
+  let released: Promise<void> | undefined
   const waiting = (): Promise<void> => until('an append waits', async () => (await waiters('pid')) > 0)
   return {
     waiting,
@@ -568,9 +570,6 @@ const blockLog = async (url: string, aside: pg.Pool): Promise<BlockedLog> => {
       await waiting()
       await waiters('pg_terminate_backend(pid)')
     },
-    release: async () => {
-      await holder.query('rollback')
-      await holder.end()
-    },
+    release: () => (released ??= holder.end()),
   }
 }
