@@ -244,8 +244,10 @@ export const idempotentCalls = (asks: readonly IdempotentCallsAsk[]): Query<Idem
            left join lateral (
              select revision from ledger_lines where ledger = ledger_key(asked.organization_id)
               order by revision desc limit 1) last on true
-           left join ledger_lines call
-             on call.event_id = asked.event_id and call.idempotent and call.ledger = ledger_key(asked.organization_id)`,
+           left join lateral (
+             select revision from ledger_lines
+              where event_id = asked.event_id and idempotent and ledger = ledger_key(asked.organization_id)
+              limit 1) call on true`,
   values: [asks.map(({ organizationId }) => organizationId), asks.map(({ eventId }) => eventId)],
 })
 

@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import { createGathering } from '../concurrency/gathering.ts'
+import { rowsOf } from '../concurrency/query.ts'
 import type { EpochSealer, Secrets } from '../guard/secrets/secrets.ts'
 import type { KeyedRequest } from './key-lookup.ts'
 import { sharedStatements } from './unavailable.ts'
@@ -110,11 +111,15 @@ type Finished = Inserted & {
 
 /** The result is false if the row already existed, or another claim in this statement made the row. */
 const insertAll = async (pool: pg.Pool, claims: readonly Inserted[]): Promise<boolean[]> => {
-  const { rows } = await pool.query<{ organization_id: string; key_hash: Buffer }>(insertText, [
-    claims.map(({ organizationId }) => organizationId),
-    claims.map(({ keyHash }) => keyHash),
-    claims.map(({ bodyHash }) => bodyHash),
-  ])
+  const rows = await rowsOf<{ organization_id: string; key_hash: Buffer }>(pool, {
+    name: 'claims-insert',
+    text: insertText,
+    values: [
+      claims.map(({ organizationId }) => organizationId),
+      claims.map(({ keyHash }) => keyHash),
+      claims.map(({ bodyHash }) => bodyHash),
+    ],
+  })
   const inserted = new Set(rows.map((row) => nameOf(row.organization_id, row.key_hash)))
   return claims.map(({ organizationId, keyHash }) => inserted.delete(nameOf(organizationId, keyHash)))
 }
@@ -123,14 +128,18 @@ const nameOf = (organizationId: string, keyHash: Buffer): string =>
   `${organizationId} ${keyHash.toString('hex')}`
 
 const finishAll = async (pool: pg.Pool, claims: readonly Finished[]): Promise<null[]> => {
-  await pool.query(finishText, [
-    claims.map(({ organizationId }) => organizationId),
-    claims.map(({ keyHash }) => keyHash),
-    claims.map(({ bodyHash }) => bodyHash),
-    claims.map(({ status }) => status),
-    claims.map(({ sealed }) => sealed),
-    claims.map(({ paidRevision }) => paidRevision),
-  ])
+  await rowsOf(pool, {
+    name: 'claims-finish',
+    text: finishText,
+    values: [
+      claims.map(({ organizationId }) => organizationId),
+      claims.map(({ keyHash }) => keyHash),
+      claims.map(({ bodyHash }) => bodyHash),
+      claims.map(({ status }) => status),
+      claims.map(({ sealed }) => sealed),
+      claims.map(({ paidRevision }) => paidRevision),
+    ],
+  })
   return claims.map(() => null)
 }
 

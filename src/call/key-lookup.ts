@@ -76,7 +76,7 @@ export const createKeyLookup = ({
     ...sharedStatements('look-ups of Idempotency-Keys'),
     run: async (take) => {
       const asks = take()
-      const found = await rowsOf(pool, idempotentCalls(asks))
+      const found = await rowsOf(pool, { name: 'key-look-ups', ...idempotentCalls(asks) })
       const byAsk = asks.map((): IdempotentCallRow[] => [])
       for (const row of found) byAsk[Number(row.ask)]?.push(row)
       return byAsk
