@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import { createGathering } from '../concurrency/gathering.ts'
-import { rowsOf } from '../concurrency/query.ts'
+import { preparedRowsOf } from '../concurrency/query.ts'
 import type { EpochSealer, Secrets } from '../guard/secrets/secrets.ts'
 import type { KeyedRequest } from './key-lookup.ts'
 import { sharedStatements } from './unavailable.ts'
@@ -111,8 +111,7 @@ type Finished = Inserted & {
 
 /** The result is false if the row already existed, or another claim in this statement made the row. */
 const insertAll = async (pool: pg.Pool, claims: readonly Inserted[]): Promise<boolean[]> => {
-  const rows = await rowsOf<{ organization_id: string; key_hash: Buffer }>(pool, {
-    name: 'claims-insert',
+  const rows = await preparedRowsOf<{ organization_id: string; key_hash: Buffer }>(pool, 'claims-insert', {
     text: insertText,
     values: [
       claims.map(({ organizationId }) => organizationId),
@@ -128,8 +127,7 @@ const nameOf = (organizationId: string, keyHash: Buffer): string =>
   `${organizationId} ${keyHash.toString('hex')}`
 
 const finishAll = async (pool: pg.Pool, claims: readonly Finished[]): Promise<null[]> => {
-  await rowsOf(pool, {
-    name: 'claims-finish',
+  await preparedRowsOf(pool, 'claims-finish', {
     text: finishText,
     values: [
       claims.map(({ organizationId }) => organizationId),

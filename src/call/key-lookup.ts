@@ -5,7 +5,7 @@ import {
   idempotentCalls,
 } from '../../projections/ledger-lines.ts'
 import { createGathering, type Gathering } from '../concurrency/gathering.ts'
-import { rowsOf } from '../concurrency/query.ts'
+import { preparedRowsOf } from '../concurrency/query.ts'
 import type { EventLog } from '../event-log/port.ts'
 import { decodeEvent, eventIdOf } from '../event-log/stored-event.ts'
 import { ledgerStream } from '../events/streams.ts'
@@ -76,7 +76,7 @@ export const createKeyLookup = ({
     ...sharedStatements('look-ups of Idempotency-Keys'),
     run: async (take) => {
       const asks = take()
-      const found = await rowsOf(pool, { name: 'key-look-ups', ...idempotentCalls(asks) })
+      const found = await preparedRowsOf(pool, 'key-look-ups', idempotentCalls(asks))
       const byAsk = asks.map((): IdempotentCallRow[] => [])
       for (const row of found) byAsk[Number(row.ask)]?.push(row)
       return byAsk
