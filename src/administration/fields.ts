@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { isMonth } from '../billing/months.ts'
 import { parseJson } from '../call/json-text.ts'
+import { aRequestId, requestIdIn } from '../call/request-id.ts'
 import { positionMax } from '../event-log/port.ts'
 import { organizationId } from '../events/primitives.ts'
 import { nearest } from '../foundation/nearest.ts'
@@ -207,6 +208,21 @@ export const id = (words: FieldWords, form: RegExp, example: string) =>
     },
     { ...words, control: 'id' },
   )
+
+/** The request id in a text, in upper case. Throws an `InputFault` for `field` if the text is not one. `where` precedes the text in its message. */
+export const requestIdOf = (field: string, typed: string, where = ''): string => {
+  const id = requestIdIn(typed)
+  if (id !== null) return id
+  throw new InputFault(field, `${where}"${typed.trim().slice(0, 40)}" is not ${aRequestId}`)
+}
+
+/** A call, by its request id. */
+export const call = () =>
+  text((typed) => requestIdOf('', typed), {
+    label: 'Call',
+    help: 'request id of the call, as in X-Request-Id',
+    control: 'id',
+  })
 
 /** A UUID from another page or command. */
 export const uuid = (words: FieldWords) =>

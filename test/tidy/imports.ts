@@ -75,6 +75,7 @@ const allowed: Readonly<Record<string, readonly string[]>> = {
     'src/call/capability.ts',
     'src/call/data-source.ts',
     'src/call/json-text.ts',
+    'src/call/request-id.ts',
     'package.json',
   ],
   cli: [...outer, 'package.json'],

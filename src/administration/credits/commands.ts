@@ -3,16 +3,17 @@ import { creditsText, formatCredits, parseCredits } from '../../billing/money.ts
 import { type Context, command, type Lists, type Sections } from '../declare.ts'
 import {
   apiKey,
+  call,
   credits,
   creditsOrNone,
   expiry,
-  id,
   instant,
   list,
   number,
   organization,
   reason,
   reference,
+  requestIdOf,
   signedCredits,
   uuid,
 } from '../fields.ts'
@@ -30,7 +31,7 @@ import {
   type Refunds,
   refundChosen,
 } from './refund-calls.ts'
-import { refund, requestIdForm } from './refunds.ts'
+import { refund } from './refunds.ts'
 
 /** Commands that grant, adjust and refund credits. A result is shown only after its event is durable. */
 
@@ -227,7 +228,7 @@ const adjusted = async (
 }
 
 const refundOfCall = z.object({
-  request: id({ label: 'Call', help: 'request_id of the call' }, requestIdForm, '01M7YKBQZN92PN3ABTVNQE6E12'),
+  request: call(),
   amount: credits({
     label: 'Credits',
     help: 'credits, with up to 6 decimal places (default: the remaining cost of the call)',
@@ -309,14 +310,13 @@ const correctionJson = ({ adjusted, balance, revision }: Corrected) => {
 }
 
 const listedOf = (ids: readonly string[]): readonly string[] => {
-  const wrong = ids.find((one) => !requestIdForm.test(one))
-  if (wrong !== undefined) throw new InputFault('requests', `"${wrong.slice(0, 40)}" is not a request id`)
+  const requestIds = ids.map((one) => requestIdOf('requests', one))
   if (ids.length > listedMax)
     throw new InputFault(
       'requests',
       `at most ${listedMax}; there are ${ids.length}: choose a time range instead`,
     )
-  return [...new Set(ids)]
+  return [...new Set(requestIds)]
 }
 
 /** Fields that choose which calls of a key are refunded. */

@@ -17,6 +17,7 @@ import {
 import { type CallCost, costsOf } from '../../ledger/explain/call-costs.ts'
 import { lotPlacesIn, lotsDrawn } from '../../ledger/explain/lots-drawn.ts'
 import { firstInLedger, isOfRequest, ledgerEventAt, ledgerPages } from '../../ledger/read-ledger.ts'
+import { requestIdOf } from '../fields.ts'
 import { InputFault } from '../input.ts'
 import { adjustmentIn, type Corrected, previewed } from './corrections.ts'
 import { previewOf, uniqueCommandKey } from './credits.ts'
@@ -295,9 +296,6 @@ export class CallNotFound extends CommandRefused {
   override name = 'CallNotFound'
 }
 
-/** The form of a request id, as in X-Request-Id. */
-export const requestIdForm = /^[0-9A-HJKMNP-TV-Z]{26}$/
-
 /**
  * Finds a call by its request id. If it is recorded more than once, the record with a charge counts. Statement rows only locate the
  * events. If the rows lead to no charge, the ledger of the given organization is read: first the events after its last statement
@@ -305,13 +303,9 @@ export const requestIdForm = /^[0-9A-HJKMNP-TV-Z]{26}$/
  */
 const findCall = async (
   { eventLog, pool }: Pick<Foundation, 'eventLog' | 'pool'>,
-  { requestId, organizationId }: { requestId: string; organizationId?: string | undefined },
+  { requestId: given, organizationId }: { requestId: string; organizationId?: string | undefined },
 ): Promise<FoundCall> => {
-  if (!requestIdForm.test(requestId))
-    throw new InputFault(
-      'request',
-      `"${requestId}" is not a request id: 26 characters, as in X-Request-Id, such as 01M7YKBQZN92PN3ABTVNQE6E12`,
-    )
+  const requestId = requestIdOf('request', given)
   const rows = await rowsOf(pool, callsOfRequest(requestId, organizationId ?? null))
   let found: FoundCall | null = null
   for (const { organization_id, revision } of rows) {

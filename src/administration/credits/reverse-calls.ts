@@ -1,8 +1,9 @@
 import { type MicroCredits, parseCredits } from '../../billing/money.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
 import { CommandRefused } from '../../ledger/command.ts'
+import { requestIdOf } from '../fields.ts'
 import { InputFault } from '../input.ts'
-import { CallNotFound, refund, requestIdForm } from './refunds.ts'
+import { CallNotFound, refund } from './refunds.ts'
 
 /**
  * Refunds calls whose callers never received an answer. A process that stops logs the request ids of these calls. Free calls are
@@ -22,14 +23,10 @@ const requestsMax = 10_000
 
 /** The request ids in a string, one per line. Throws an `InputFault` that names the faulty line. */
 export const requestIdsIn = (text: string): string[] => {
-  const ids = text.split('\n').map((line) => line.trim())
-  const wrong = ids.findIndex((id) => id !== '' && !requestIdForm.test(id))
-  if (wrong !== -1)
-    throw new InputFault(
-      'requests',
-      `line ${wrong + 1}, "${ids[wrong]?.slice(0, 40)}", is not a request id: 26 characters, such as 01M7YKBQZN92PN3ABTVNQE6E12`,
-    )
-  const unique = [...new Set(ids.filter((id) => id !== ''))]
+  const ids = text
+    .split('\n')
+    .flatMap((line, n) => (line.trim() === '' ? [] : requestIdOf('requests', line, `line ${n + 1}, `)))
+  const unique = [...new Set(ids)]
   if (unique.length === 0 || unique.length > requestsMax)
     throw new InputFault('requests', `${unique.length} request ids; the file must have 1 to ${requestsMax}`)
   return unique

@@ -8,11 +8,9 @@ import { CommandRefused } from '../../ledger/command.ts'
 import { type CallEvidence, FarBehind, findCall, findCallInAll } from '../../ledger/explain/call-evidence.ts'
 import { type Explanation, explain } from '../../ledger/explain/explanation.ts'
 import { readPricesAsTheyAre } from '../../ledger/prices/price-stream.ts'
-import { InputFault } from '../input.ts'
+import { requestIdOf } from '../fields.ts'
 import { organizationsOf } from './ledgers.ts'
 
-/** A request id, in upper or lower case. */
-export const requestIdPattern = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/i
 /** The maximum number of organizations that are searched. A request id belongs to one organization, so only faulty rows name more. */
 const organizationsMax = 10
 
@@ -36,12 +34,7 @@ type Question = {
  * start. Throws `InputFault` if the text is not a request id, and `CommandRefused` if no ledger contains the call.
  */
 export const explainCall = async (foundation: Foundation, question: Question): Promise<Explanation> => {
-  const requestId = question.requestId.trim().toUpperCase()
-  if (!requestIdPattern.test(requestId))
-    throw new InputFault(
-      'request',
-      `"${question.requestId}" is not a request id: 26 letters and digits, such as 01JB2ZQ5V7N3K2M4P6R8T0W1X2`,
-    )
+  const requestId = requestIdOf('request', question.requestId)
   const evidence = await evidenceOf(foundation, { ...question, requestId })
   if (evidence === null) throw new CommandRefused(notFound(requestId, question.organizationId))
   const { prices } = await readPricesAsTheyAre(foundation.eventLog)

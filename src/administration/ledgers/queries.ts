@@ -3,9 +3,9 @@ import type { InputVerdict } from '../../call/capability.ts'
 import type { CallFacts } from '../../events/calls.ts'
 import type { Explanation } from '../../ledger/explain/explanation.ts'
 import { query, type Sections, titled } from '../declare.ts'
-import { flag, id, instant, number, organization, personal } from '../fields.ts'
+import { call, flag, instant, number, organization, personal } from '../fields.ts'
 import { InputFault } from '../input.ts'
-import { explainCall, requestIdPattern } from './explain.ts'
+import { explainCall } from './explain.ts'
 import { callsAbout } from './find-calls.ts'
 import { listLines } from './lines.ts'
 
@@ -16,11 +16,7 @@ const explain = query({
   // The dashboard has a page for each call.
   interfaces: ['command line', 'admin API'],
   input: z.object({
-    request: id(
-      { label: 'Call', help: 'request id, such as 01JB2ZQ5V7N3K2M4P6R8T0W1X2' },
-      requestIdPattern,
-      '01JB2ZQ5V7N3K2M4P6R8T0W1X2',
-    ),
+    request: call(),
     organization: organization({
       help: 'only in the ledger of this organization (default: any ledger that contains the call)',
     }).optional(),

@@ -1,6 +1,7 @@
 import { type UsageGroup, usageGroups } from '../../../projections/usage.ts'
 import { missingParameter, type Refusal, wrongParameter } from '../../call/errors.ts'
 import type { JsonObject } from '../../call/form.ts'
+import { aRequestId, requestIdIn } from '../../call/request-id.ts'
 
 /** Parses the parameters of account queries. The refusal names the first missing or wrong parameter. */
 
@@ -40,18 +41,9 @@ const dayOf = (value: unknown): number | null => {
   return !Number.isNaN(ms) && new Date(ms).toISOString().startsWith(value) ? ms : null
 }
 
-const requestIdPattern = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/
-
 export const parseRequestId = ({ request_id: given }: JsonObject): Parsed<string> => {
-  const requestId = typeof given === 'string' ? given.toUpperCase() : ''
-  return requestIdPattern.test(requestId)
-    ? { input: requestId }
-    : {
-        refusal: wrongParameter(
-          'request_id',
-          'a request id: 26 letters and digits, such as 01JB2ZQ5V7N3K2M4P6R8T0W1X2',
-        ),
-      }
+  const requestId = typeof given === 'string' ? requestIdIn(given) : null
+  return requestId === null ? { refusal: wrongParameter('request_id', aRequestId) } : { input: requestId }
 }
 
 const exportEventsMax = 10_000

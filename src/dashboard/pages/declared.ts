@@ -8,7 +8,7 @@ import {
   type Row,
   type Sections,
 } from '../../administration/declare.ts'
-import { requestIdPattern } from '../../administration/ledgers/explain.ts'
+import { requestIdIn } from '../../call/request-id.ts'
 import { askedFields, hasCsv, hrefOf, type Place } from '../declared.ts'
 import type { Form } from '../form.ts'
 import { balance, capitalized, sentence, utc } from '../format.ts'
@@ -68,7 +68,7 @@ const homeOf = ({ place: { declared }, account, about = {} }: DeclaredView): str
   const home = organizationHomes[declared.name] ?? organizationHomes[noun]
   if (organizationId !== null && (account !== null || home !== undefined)) {
     const below = `/organizations/${organizationId}`
-    const [keyId, requestId] = [named('key', keyIdPattern), named('request', requestIdPattern)]
+    const [keyId, requestId] = [named('key', keyIdPattern), requestIdIn(named('request', /./) ?? '')]
     if (keyId !== null) return `${below}/keys/${keyId}`
     return requestId === null ? `${below}${home ?? ''}` : `${below}/calls/${requestId}`
   }

@@ -8,7 +8,7 @@ import { lookedAtMax, recentEvent } from '../../administration/event-log/event-p
 import { isStream } from '../../administration/event-log/queries.ts'
 import type { Picks } from '../../administration/fields.ts'
 import { labelOf } from '../../administration/input.ts'
-import { requestIdPattern } from '../../administration/ledgers/explain.ts'
+import { requestIdIn } from '../../call/request-id.ts'
 import { rowsOf } from '../../concurrency/query.ts'
 import { decodeEvent } from '../../event-log/stored-event.ts'
 import { isStreamOfOurs, ledgerStream, organizationOfStream } from '../../events/streams.ts'
@@ -68,8 +68,8 @@ const callsOf = async (
   seeker: Seeker,
   text: string,
 ): Promise<readonly Hit[]> => {
-  if (!requestIdPattern.test(text)) return []
-  const id = text.toUpperCase()
+  const id = requestIdIn(text)
+  if (id === null) return []
   const places = await rowsOf(pool, callsOfRequest(id, null))
   const organizations = new Set(places.map(({ organization_id }) => organization_id))
   return [...organizations]
