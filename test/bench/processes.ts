@@ -19,6 +19,7 @@ const connections = 64
 const manyOrganizations = 2_000
 const roundsMax = 3
 const warmUpSeconds = 2
+const loadsPerSecond = 300
 const openedAtOnce = 32
 
 /** The lowest throughput, relative to one process, for two and four processes that write one ledger. */
@@ -155,7 +156,8 @@ const measure = async (
   try {
     const places = started.ports.map((port) => ({ port, apiKeys: apiKeys.slice(0, organizations) }))
     const load = { places, connections, rate: null, seed }
-    await generator.run({ ...load, seconds: warmUpSeconds })
+    // In each process, the first call of an organization loads its account.
+    await generator.run({ ...load, seconds: warmUpSeconds + (organizations * count) / loadsPerSecond })
     const from = { ...(await started.figures()), logMs: processorMsOf(logPid ?? 0) }
     const result = await generator.run({ ...load, seconds })
     const logMs = processorMsOf(logPid ?? 0) - from.logMs

@@ -32,12 +32,16 @@ test('one pause in eight is long', () => {
   expect(pacing.waitMs(2)).toBe(3.5)
 })
 
-test('a process whose append conflicted tries again immediately, and notifies the others at most twice a second', () => {
+test('a process whose append conflicted tries again immediately, and notifies the others if that conflicts too, at most twice a second', () => {
   const pacing = createPacing(() => 0.5)
   pacing.competed(0)
   pacing.appended(1)
-  expect(pacing.lost(2)).toEqual({ tell: true })
+  expect(pacing.lost(2)).toEqual({ tell: false })
   expect(pacing.waitMs(2)).toBe(0)
+  expect(pacing.lost(3)).toEqual({ tell: true })
   expect(pacing.lost(100)).toEqual({ tell: false })
-  expect(pacing.lost(502)).toEqual({ tell: true })
+  expect(pacing.lost(503)).toEqual({ tell: true })
+  pacing.appended(1_100)
+  expect(pacing.lost(1_101)).toEqual({ tell: false })
+  expect(pacing.lost(1_102)).toEqual({ tell: true })
 })

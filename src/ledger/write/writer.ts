@@ -382,7 +382,10 @@ type Pacing = {
   /** Must be called when another process has appended to the ledger, or reports that it is trying to append. */
   competed(nowMs: number): void
   appended(nowMs: number): void
-  /** Must be called when an append has conflicted and is retried immediately. `tell`: whether to notify the other processes. */
+  /**
+   * Must be called when an append has conflicted and is retried immediately. `tell`: whether to notify the other processes, which is so if the
+   * append before it conflicted too.
+   */
   lost(nowMs: number): { readonly tell: boolean }
   /** How long the next append must wait. */
   waitMs(nowMs: number): number
@@ -403,6 +406,7 @@ export function createPacing(random: () => number): Pacing {
   let competedUntilMs = Number.NEGATIVE_INFINITY
   let notBeforeMs = Number.NEGATIVE_INFINITY
   let toldMs = Number.NEGATIVE_INFINITY
+  let lostBefore = false
   const pauseMs = (): number =>
     random() * longPauseEvery < 1 ? longPauseMs : pauseMinMs + random() * (pauseMaxMs - pauseMinMs)
   const competed = (nowMs: number): void => {
@@ -411,12 +415,15 @@ export function createPacing(random: () => number): Pacing {
   return {
     competed,
     appended: (nowMs) => {
+      lostBefore = false
       if (nowMs < competedUntilMs) notBeforeMs = nowMs + pauseMs()
     },
     lost: (nowMs) => {
       competed(nowMs)
       notBeforeMs = nowMs
-      const tell = nowMs - toldMs >= toldEveryMs
+      // Most appends succeed after one conflict, and a notice wakes every process.
+      const tell = lostBefore && nowMs - toldMs >= toldEveryMs
+      lostBefore = true
       if (tell) toldMs = nowMs
       return { tell }
     },
