@@ -4,6 +4,7 @@
  */
 import { describe, expect, test } from 'vitest'
 import { refund } from '../../src/administration/credits/refunds.ts'
+import { closableAt } from '../../src/administration/months/statements.ts'
 import { formatCredits } from '../../src/billing/money.ts'
 import { openOrganization } from '../support/partners.ts'
 import { browserOf, give, roomForFile, settled } from './dashboard-host.ts'
@@ -159,19 +160,21 @@ describe('closing the month for all organizations', () => {
   })
 
   test('names organizations with an earlier open month, closes the month for them once that is closed, and reports those closed before', async () => {
+    // In the first hour of a month, the previous month cannot be closed yet.
+    const last = nowMs < closableAt(monthOf(1)) ? 2 : 1
     const close = async (month: string): Promise<string> => (await closed(month)).body
-    const early = await close(monthOf(1))
+    const early = await close(monthOf(last))
     expect(early).toContain('<h1>Done, with failures</h1>')
     expect(early).toContain(`of ${scene.organizationId} is open: close it first`)
-    for (const ago of [3, 2]) await close(monthOf(ago))
-    expect((await finance.get(`/commands/ledger/charges?month=${monthOf(1)}`)).body).toContain(
+    for (const ago of [last + 2, last + 1]) await close(monthOf(ago))
+    expect((await finance.get(`/commands/ledger/charges?month=${monthOf(last)}`)).body).toContain(
       '/ledger/close?',
     )
-    const now = await close(monthOf(1))
+    const now = await close(monthOf(last))
     await room.caughtUp()
     // A restored installation has no stored files, but its months are closed.
     await room.foundation.pool.query('delete from closed_month_files')
-    for (const ago of [1, 2]) {
+    for (const ago of [last, last + 1]) {
       const { body } = await finance.get(`/commands/ledger/charges?month=${monthOf(ago)}`)
       expect([body.includes('/ledger/close?'), body.includes('for every organization')]).toEqual([
         false,
@@ -181,7 +184,7 @@ describe('closing the month for all organizations', () => {
     expect(now).toContain('<h1>Done</h1>')
     expect(now).toMatch(/>closed</)
     expect(now).toMatch(/>nothing to close</)
-    expect(await close(monthOf(1))).toMatch(/>closed already</)
+    expect(await close(monthOf(last))).toMatch(/>closed already</)
     const events = await room.foundation.eventLog.read(`ledger-${scene.organizationId}`, {
       direction: 'backwards',
       max: 1,

@@ -167,15 +167,15 @@ describe('an organization', () => {
     const id = await organization('Lots Ltd')
     for (const [credits, priority, expiresAt] of [
       ['1.5', 200, null],
-      ['20', 100, '2027-06-01T00:00:00.000Z'],
-      ['300', 100, '2027-02-01T00:00:00.000Z'],
+      ['20', 100, '2097-06-01T00:00:00.000Z'],
+      ['300', 100, '2097-02-01T00:00:00.000Z'],
     ] as const) {
       const lot = { amount: parseCredits(credits), priority, expiresAt, reason: 'test', actor }
       await grant(room.foundation, { organizationId: id, ...lot })
     }
     await room.caughtUp()
     const text = textOf((await browser.get(`/organizations/${id}/credits/lots`)).body)
-    const places = ['300 300 100 2027-02-01 00:00:00', '20 20 100 2027-06-01 00:00:00', '1.5 1.5 200'].map(
+    const places = ['300 300 100 2097-02-01 00:00:00', '20 20 100 2097-06-01 00:00:00', '1.5 1.5 200'].map(
       (lot) => text.indexOf(lot),
     )
     expect(places).not.toContain(-1)
