@@ -35,4 +35,4 @@ export const serviceWords: ServiceWords = {
 }
 
 /** Exported because the dashboard and the command line also change pixel limits and blocks. */
-export { type CountedRules, createPixelControls, type PixelControls } from './pixel/controls.ts'
+export { createPixelControls, type PixelControls } from './pixel/controls.ts'

@@ -59,7 +59,7 @@ const allowed: Readonly<Record<string, readonly string[]>> = {
       'event-id',
     ].map((name) => `src/event-log/${name}.ts`),
     // These files declare commands and queries about data that a capability stores.
-    ...['declare', 'fields', 'input'].map((name) => `src/administration/${name}.ts`),
+    ...['declare', 'fields', 'input', 'pixel/pixel'].map((name) => `src/administration/${name}.ts`),
   ],
   webhooks: [...pure, ...engine, 'egress'],
   documentation: [],

@@ -20,7 +20,10 @@ type Rule = {
 }
 
 export type PixelRules = {
-  /** At most `max` rules after a position, for domains whose name contains `search`. */
+  /**
+   * At most `max` rules after a position, in order of domain, with a domain's block before its limits. `search`: only domains whose name
+   * contains it. Throws `Unavailable` if the event log is unavailable.
+   */
   rules(
     organizationId: string,
     asked: { readonly search: string; readonly after: string; readonly max: number; readonly atMs: number },
@@ -28,13 +31,14 @@ export type PixelRules = {
     readonly rules: readonly Rule[]
     readonly count: number
     readonly more: boolean
+    /** True if the counters did not answer, so that the usage is unknown. */
     readonly uncounted: boolean
-    /** The first event of the rules that cannot be read; null if there is none. */
+    /** The revision of the first unreadable event, which may be a block, so no pixel fires; null if there is none. */
     readonly unreadableAt: number | null
   }>
-  /** The change as it would be recorded. Throws `InputFault`. */
+  /** The change as it would be recorded. Throws `InputFault` if a call with this input would be refused. */
   changeOf(kind: PixelChange, text: Text): { readonly domain: string }
-  /** Makes a change. Repeated changes with the same `once` are made only once. Throws `InputFault` and `Unavailable`. */
+  /** Makes a change. Repeated changes with the same `once` are made only once. Throws the errors of `changeOf`, and `Unavailable`. */
   change(
     organizationId: string,
     asked: { readonly kind: PixelChange; readonly text: Text },

@@ -1,62 +1,17 @@
 import type { Logger } from 'pino'
 import { InputFault } from '../../administration/input.ts'
+import type { PixelChange, PixelRules } from '../../administration/pixel/pixel.ts'
 import type { Refusal } from '../../call/errors.ts'
 import type { EventLog } from '../../event-log/port.ts'
 import { openPixelCounters, type PixelCounters } from './counters.ts'
 import { parseDomainOnly, parseLimit, parsePeriod } from './parse.ts'
 import { periodEndMs } from './period.ts'
 import { createPixelRules } from './rules.ts'
-import {
-  type PixelRule,
-  placeOf,
-  type RuleCommand,
-  rulesInOrder,
-  rulesMax,
-  windowsOf,
-} from './rules-state.ts'
+import { placeOf, type RuleCommand, rulesInOrder, rulesMax, windowsOf } from './rules-state.ts'
 
 /** The pixel controls for operators and users: the rules with their usage, and the changes that partners can also make by calls. */
 
-type CountedRule = PixelRule & {
-  /** The rule's position in the list. The next page starts after this position. */
-  readonly place: string
-  /** The usage of a limit in the current period; null for a block, or if the counters did not answer. */
-  readonly used: number | null
-  readonly resetsAt: Date | null
-}
-
-export type CountedRules = {
-  /** In order of domain, with a domain's block before its limits. */
-  readonly rules: readonly CountedRule[]
-  readonly count: number
-  readonly more: boolean
-  /** The revision of the first unreadable event, which may be a block, so no pixel fires. */
-  readonly unreadableAt: number | null
-  /** True if the counters did not answer, so that the usage is unknown. */
-  readonly uncounted: boolean
-}
-
-type PixelChange = 'limit' | 'unlimit' | 'block' | 'unblock'
-
-export type PixelControls = {
-  /** Returns at most `max` rules after a position, for domains that contain `search`. Throws `Unavailable` if the event log is unavailable. */
-  rules(
-    organizationId: string,
-    asked: { readonly search: string; readonly after: string; readonly max: number; readonly atMs: number },
-  ): Promise<CountedRules>
-  /** Returns the change as it would be recorded. Throws `InputFault` if a call with this input would be refused. */
-  changeOf(kind: PixelChange, text: (name: string) => string): RuleCommand
-  /**
-   * Makes a change and returns whether anything changed. Throws `InputFault` if a call with this input would be refused, or
-   * `Unavailable`. Changes with the same `once` count as one.
-   */
-  change(
-    organizationId: string,
-    asked: { readonly kind: PixelChange; readonly text: (name: string) => string },
-    cause: { readonly actor: string; readonly once: string; readonly atMs: number },
-  ): Promise<{ readonly changed: boolean }>
-  close(): Promise<void>
-}
+export type PixelControls = PixelRules & { close(): Promise<void> }
 
 type ControlsOptions = {
   readonly eventLog: EventLog
