@@ -236,7 +236,8 @@ export type IdempotentCallRow = {
 
 /**
  * One row for each item of `asks`, with the revision of the call (found by the id of its event) and the last revision with a line.
- * `revision` is null if the call does not exist.
+ * `revision` is null if the call does not exist. With a plain join, PostgreSQL would read all calls with an Idempotency-Key if its statistics are
+ * older than the first of them.
  */
 export const idempotentCalls = (asks: readonly IdempotentCallsAsk[]): Query<IdempotentCallRow> => ({
   text: `select asked.ask - 1 as ask, coalesce(last.revision, -1) as last_revision, call.revision

@@ -365,7 +365,7 @@ describe('proof and recovery of the log', () => {
 
 describe('old row versions', () => {
   const check = (count: string): Promise<string[]> =>
-    lines('old row versions', { pool: databaseSaying([/pg_stat_user_tables/, [{ count }]]) })
+    lines('old row versions', { config: {}, pool: databaseSaying([/pg_stat_user_tables/, [{ count }]]) })
 
   test('of the head of the log are a warning if there are many', async () => {
     expect(await check('50000')).toEqual([
@@ -374,6 +374,7 @@ describe('old row versions', () => {
     expect(await check('50001')).toEqual([
       'warning: PostgreSQL keeps 50,001 old versions of the row that every append changes, because a transaction is open for too long; each append reads all of them',
     ])
+    expect(await lines('old row versions', { config: { EVENT_LOG_URL: 'esdb://log' } })).toEqual([])
   })
 })
 

@@ -425,7 +425,9 @@ describe('a refund with a reference', () => {
       .map(decodeEvent)
       .find(({ type }) => type === 'KeyUsed')
     expect(first.adjusted.charged_at).toBe(used?.metadata.effective_at)
-    const again = await refund(other, { ...asked, requestId, amount: half, reason: 'sent twice' })
+    // A request id can be in lower case.
+    const sentTwice = { requestId: requestId.toLowerCase(), reason: 'sent twice' }
+    const again = await refund(other, { ...asked, ...sentTwice, amount: half })
     expect(again).toEqual({ ...first, already: true })
     expect(await refund(other, { ...asked, requestId, amount: half, dryRun: true })).toEqual(again)
     expect(await balance()).toBe('8.5')

@@ -55,7 +55,7 @@ export const simulateCompetition = async ({
       clock: { now: () => time.nowMs },
       random: shortPauses ? () => 1 : random.next,
       competition: {
-        tell: () => {
+        notify: () => {
           if (untold) return
           for (const other of processes)
             if (other !== ledger) void time.wait(roundTripMs / 2).then(() => other.competed(organizationId))

@@ -45,7 +45,7 @@ const chosen = process.env.SIM_SEED
 const wide = process.env.SIM_SEEDS
 const operations = process.env.SIM_OPERATIONS
 const shorter: Simulated = operations === undefined ? {} : { operationsMax: Number(operations) }
-/** Each of these two seeds has every kind of fault and a fence. Only about one seed in six has a fence. */
+/** Each of these two seeds has every kind of fault, as about one seed in four. */
 const completeSeeds = [12, 28]
 const seedsOf = (): number[] => {
   const first = Number(chosen ?? 1)

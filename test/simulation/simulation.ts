@@ -226,7 +226,7 @@ export const simulate = async (
       limits,
       observe,
       random: random.next,
-      competition: { tell: (id) => tellOthers(name, id) },
+      competition: { notify: (id) => notifyOthers(name, id) },
     })
     const process: Process = {
       name,
@@ -249,7 +249,7 @@ export const simulate = async (
   }
 
   /** Notifies the other processes. A notice can be lost. */
-  const tellOthers = (from: string, organizationId: string): void => {
+  const notifyOthers = (from: string, organizationId: string): void => {
     count('competition')
     for (const { name, ledger, alive } of processes)
       if (alive && name !== from && !chance(0.2)) ledger.competed(organizationId)

@@ -19,8 +19,6 @@ export type InDatabase = {
 
 const hour = 3_600
 const versionMin = 160_000
-/** An append reads all old versions of the log's head, which takes about a millisecond for 20,000 of them. */
-const oldVersionsMax = 50_000
 
 export const databaseCheck: Check<InDatabase> = {
   name: 'database',
@@ -133,24 +131,6 @@ export const rowChecks: readonly Check<InDatabase>[] = [
           webhook_disabled: [{ value: disabled }],
         },
       }
-    },
-  },
-  {
-    name: 'old row versions',
-    severity: 'warning',
-    advice:
-      'Find the oldest open transaction: select pid, usename, application_name, xact_start from pg_stat_activity where backend_xmin is not null order by age(backend_xmin) desc. A backup ends by itself; end anything else with select pg_terminate_backend(<pid>). Replication slots without a reader (pg_replication_slots) and prepared transactions (pg_prepared_xacts) have the same effect.',
-    look: async ({ pool }) => {
-      const { rows } = await pool.query<{ count: string }>(
-        `select n_dead_tup as count from pg_stat_user_tables where relid = to_regclass('log_head')`,
-      )
-      const count = Number(rows[0]?.count ?? 0)
-      const kept = count.toLocaleString('en-US')
-      return count > oldVersionsMax
-        ? wrong(
-            `PostgreSQL keeps ${kept} old versions of the row that every append changes, because a transaction is open for too long; each append reads all of them`,
-          )
-        : fine(`PostgreSQL keeps ${kept} old versions of the row that every append changes`)
     },
   },
   {

@@ -60,8 +60,9 @@ const attemptsMax = 8
  */
 export const refund = async (
   foundation: Pick<Foundation, 'eventLog' | 'ledger' | 'pool'>,
-  asked: RefundAsked,
+  given: RefundAsked,
 ): Promise<Refunded> => {
+  const asked = { ...given, requestId: requestIdOf('request', given.requestId) }
   const call = await findCall(foundation, asked)
   const { organizationId, recorded } = call
   const { onProgress } = asked
@@ -299,13 +300,12 @@ export class CallNotFound extends CommandRefused {
 /**
  * Finds a call by its request id. If it is recorded more than once, the record with a charge counts. Statement rows only locate the
  * events. If the rows lead to no charge, the ledger of the given organization is read: first the events after its last statement
- * row, then the events before. Throws `InputFault` if the text is not a request id, and `CallNotFound` if the call does not exist.
+ * row, then the events before. Throws `CallNotFound` if the call does not exist.
  */
 const findCall = async (
   { eventLog, pool }: Pick<Foundation, 'eventLog' | 'pool'>,
-  { requestId: given, organizationId }: { requestId: string; organizationId?: string | undefined },
+  { requestId, organizationId }: { requestId: string; organizationId?: string | undefined },
 ): Promise<FoundCall> => {
-  const requestId = requestIdOf('request', given)
   const rows = await rowsOf(pool, callsOfRequest(requestId, organizationId ?? null))
   let found: FoundCall | null = null
   for (const { organization_id, revision } of rows) {

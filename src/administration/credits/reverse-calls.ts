@@ -25,7 +25,7 @@ const requestsMax = 10_000
 export const requestIdsIn = (text: string): string[] => {
   const ids = text
     .split('\n')
-    .flatMap((line, n) => (line.trim() === '' ? [] : requestIdOf('requests', line, `line ${n + 1}, `)))
+    .flatMap((line, n) => (line.trim() === '' ? [] : requestIdOf('requests', line, `line ${n + 1}: `)))
   const unique = [...new Set(ids)]
   if (unique.length === 0 || unique.length > requestsMax)
     throw new InputFault('requests', `${unique.length} request ids; the file must have 1 to ${requestsMax}`)

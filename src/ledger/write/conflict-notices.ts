@@ -7,7 +7,7 @@ import { startListening } from '../../event-log/postgres/wake-up.ts'
  * whose appends always succeed would never pause. If a notice is lost, appends only take longer.
  */
 export type Competition = {
-  tell(organizationId: string): void
+  notify(organizationId: string): void
   /** Starts listening for notices from other processes. */
   listen(competed: (organizationId: string) => void): void
   close(): Promise<void>
@@ -26,7 +26,7 @@ export function openCompetition({
 }): Competition {
   let listener: ReturnType<typeof startListening> | undefined
   return {
-    tell: (organizationId) => {
+    notify: (organizationId) => {
       pool.query('select pg_notify($1, $2)', [channel, organizationId]).catch(() => undefined)
     },
     listen: (competed) => {

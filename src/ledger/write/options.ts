@@ -50,7 +50,7 @@ export type LedgerOptions = {
   /** While the gate is shut, commands are neither accepted nor decided, but appends that were already sent are awaited. */
   readonly gate?: Pick<Gate, 'refuses' | 'shutForMs'>
   /** Notifies other processes that this process's appends to a ledger conflict repeatedly. */
-  readonly competition?: Pick<Competition, 'tell'>
+  readonly competition?: Pick<Competition, 'notify'>
   /** Varies the pauses between appends while other processes append to the same ledger. The default is `Math.random`. */
   readonly random?: () => number
   /** The ledger's rules, which a test can replace. */

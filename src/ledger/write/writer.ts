@@ -268,8 +268,8 @@ export class Writer {
       this.#written(batch)
       return
     }
-    if (outcome === 'conflict' && this.#pacing.lost(this.#appending.now()).tell)
-      this.#options.competition?.tell(this.#organizationId)
+    if (outcome === 'conflict' && this.#pacing.lost(this.#appending.now()).notify)
+      this.#options.competition?.notify(this.#organizationId)
     this.#queue.waiting.unshift(...waitingOf(batch))
     this.#on('conflict')
   }
@@ -383,10 +383,10 @@ type Pacing = {
   competed(nowMs: number): void
   appended(nowMs: number): void
   /**
-   * Must be called when an append has conflicted and is retried immediately. `tell`: whether to notify the other processes, which is so if the
+   * Must be called when an append has conflicted and is retried immediately. `notify`: whether to notify the other processes, which is so if the
    * append before it conflicted too.
    */
-  lost(nowMs: number): { readonly tell: boolean }
+  lost(nowMs: number): { readonly notify: boolean }
   /** How long the next append must wait. */
   waitMs(nowMs: number): number
 }
@@ -399,13 +399,13 @@ const pauseMaxMs = 6
 const longPauseMs = 60
 const longPauseEvery = 8
 /** How often a process notifies other processes of its conflicts. */
-const toldEveryMs = 500
+const notifyEveryMs = 500
 
 /** Plans the pauses between appends. `random` is like `Math.random`. */
 export function createPacing(random: () => number): Pacing {
   let competedUntilMs = Number.NEGATIVE_INFINITY
   let notBeforeMs = Number.NEGATIVE_INFINITY
-  let toldMs = Number.NEGATIVE_INFINITY
+  let notifiedMs = Number.NEGATIVE_INFINITY
   let lostBefore = false
   const pauseMs = (): number =>
     random() * longPauseEvery < 1 ? longPauseMs : pauseMinMs + random() * (pauseMaxMs - pauseMinMs)
@@ -422,10 +422,10 @@ export function createPacing(random: () => number): Pacing {
       competed(nowMs)
       notBeforeMs = nowMs
       // Most appends succeed after one conflict, and a notice wakes every process.
-      const tell = lostBefore && nowMs - toldMs >= toldEveryMs
+      const notify = lostBefore && nowMs - notifiedMs >= notifyEveryMs
       lostBefore = true
-      if (tell) toldMs = nowMs
-      return { tell }
+      if (notify) notifiedMs = nowMs
+      return { notify }
     },
     waitMs: (nowMs) => Math.max(0, notBeforeMs - nowMs),
   }
