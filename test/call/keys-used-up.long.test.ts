@@ -448,7 +448,7 @@ describe('a call that was refunded', () => {
   test('a file of request ids reports the number of an invalid line, and must be neither empty nor too long', () => {
     const id = '01M7YKBQZN92PN3ABTVNQE6E12'
     expect(requestIdsIn(`${id}\r\n\n ${id}\n`)).toEqual([id])
-    expect(() => requestIdsIn(`${id}\nabc`)).toThrow('line 2, "abc"')
+    expect(() => requestIdsIn(`${id}\nabc`)).toThrow('line 2: "abc" is not a request id')
     expect(() => requestIdsIn('\n')).toThrow('0 request ids')
   })
 })
