@@ -104,6 +104,8 @@ export type LookedBack = {
 }
 
 export type EventLog = {
+  /** Whether the position of each event is that of the event before it plus 1, so that a gap shows that events were deleted. */
+  readonly gapless: boolean
   /**
    * Appends atomically at exactly `expected` + 1, and settles within the adapter's append deadline. If an append is repeated with the same ids at
    * the same revision, it succeeds without writing again, even much later.

@@ -9,8 +9,15 @@ import pg from 'pg'
 
 /** The schemas that the service's role owns, because the service creates and drops their tables at run time. */
 const serviceSchemas = ['projections', 'pgboss'] as const
-/** The tables that the service's role can only read. The function `append_batch` writes the event log with the rights of its owner. */
-const readOnly = ['log_head', 'log_streams', 'log_segments', 'schema_migrations']
+/** The tables and views that the service's role can only read. The function `append_batch` writes the event log with the rights of its owner. */
+const readOnly = [
+  'log_mark',
+  'log_stream_names',
+  'log_segments',
+  'log_head',
+  'log_streams',
+  'schema_migrations',
+]
 
 const append = 'append_batch(text[], bigint[], integer[], integer[], integer[], bytea, bytea)'
 
@@ -125,7 +132,7 @@ const handOver = async (client: pg.Client, { service }: Roles): Promise<void> =>
   for (const { object } of rows) await client.query(`alter ${object} owner to ${to}`)
 }
 
-/** Grants rights on the tables of the schema's owner, including those of later migrations. */
+/** Grants rights on the tables and views of the schema's owner, including those of later migrations. */
 const grantRest = async (client: pg.Client, { service, schema }: Roles): Promise<void> => {
   const to = client.escapeIdentifier(service)
   const within = client.escapeIdentifier(schema)
@@ -144,7 +151,7 @@ const grantRest = async (client: pg.Client, { service, schema }: Roles): Promise
             has_table_privilege($1, c.oid, 'insert') and has_table_privilege($1, c.oid, 'update')
               and has_table_privilege($1, c.oid, 'delete') as writes,
             has_table_privilege($1, c.oid, 'insert, update, delete, truncate') as changes
-       from pg_class c where c.relnamespace = $2::regnamespace and c.relkind in ('r', 'p')
+       from pg_class c where c.relnamespace = $2::regnamespace and c.relkind in ('r', 'p', 'v')
         and c.relowner = (select relowner from pg_class where oid = 'schema_migrations'::regclass)`,
     [service, within],
   )

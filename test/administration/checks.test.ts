@@ -363,21 +363,6 @@ describe('proof and recovery of the log', () => {
   })
 })
 
-describe('old row versions', () => {
-  const check = (count: string): Promise<string[]> =>
-    lines('old row versions', { config: {}, pool: databaseSaying([/pg_stat_user_tables/, [{ count }]]) })
-
-  test('of the head of the log are a warning if there are many', async () => {
-    expect(await check('50000')).toEqual([
-      'ok: PostgreSQL keeps 50,000 old versions of the row that every append changes',
-    ])
-    expect(await check('50001')).toEqual([
-      'warning: PostgreSQL keeps 50,001 old versions of the row that every append changes, because a transaction is open for too long; each append reads all of them',
-    ])
-    expect(await lines('old row versions', { config: { EVENT_LOG_URL: 'esdb://log' } })).toEqual([])
-  })
-})
-
 describe('clocks', () => {
   const check = (nowMs: number, ...ahead: (number | null)[]): Promise<string[]> => {
     const rows = ahead.map((clockAheadMs, i) => ({ clockAheadMs, host: 'api', pid: i + 1 }))

@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { type LoadGenerator, type LoadResult, onOne, openLoadGenerator } from './load.ts'
 import { processorMsOf } from './processor-time.ts'
 import { caughtUp, watchLag } from './projection-lag.ts'
@@ -13,7 +12,6 @@ import { type BareRoute, type MeasuredService, startBareRoute, startMeasured } f
 const connections = 64
 /** Machine code is optimized for about ten seconds of load; the first seconds cost twice as much. */
 const warmUpSeconds = 10
-const statisticsDelayMs = 1_100
 
 type Place = { readonly port: number; readonly apiKey: string }
 type Measured = LoadResult & {
@@ -157,11 +155,10 @@ const summary = (one: Measured | undefined): string =>
     : `${Math.round(one.perSecond)}/s p99 ${one.p99Ms} ms ${one.processorUsPerCall.toFixed(0)} us/call` +
       `${one.callsPerAppend === 0 ? '' : `, of it PostgreSQL ${one.postgresUsPerCall.toFixed(0)}; ${one.callsPerAppend.toFixed(1)} calls/append`} (generator ${(one.generatorLoad * 100).toFixed(0)} %)`
 
-/** Transactions that advanced the log's head. The count can be late, because each backend reports at most once a second. */
+/** Transactions that appended to the log. */
 const appendsOf = async ({ foundation }: MeasuredService): Promise<number> => {
-  await sleep(statisticsDelayMs)
-  const { rows } = await foundation.pool.query<{ updates: string }>(
-    `select n_tup_upd as updates from pg_stat_user_tables where relname = 'log_head'`,
+  const { rows } = await foundation.pool.query<{ appends: string }>(
+    'select count(distinct xmin::text) as appends from log_segments',
   )
-  return Number(rows[0]?.updates ?? 0)
+  return Number(rows[0]?.appends ?? 0)
 }

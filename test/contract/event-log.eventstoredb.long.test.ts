@@ -938,6 +938,7 @@ else {
       stream: event.stream.slice(0, -suffix.length),
     })
     const view = (real: EventLog): EventLog => ({
+      gapless: false,
       append: async (stream, expected, events) => {
         try {
           return await real.append(

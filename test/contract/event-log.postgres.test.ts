@@ -91,6 +91,9 @@ eventLogContract('PostgreSQL', {
   },
 })
 
+/** Makes the mark ten seconds old, so that the next append moves it. */
+const ageMark = (client: pg.Client) => client.query(`update log_mark set noted_at = now() - interval '10 s'`)
+
 /** A trigger that discards rows, as other software could add it. */
 const foreignTrigger = (on: string): string =>
   `create function discard() returns trigger language plpgsql as 'begin return null; end';
@@ -256,8 +259,8 @@ describe('the event log in PostgreSQL', () => {
   test.each([
     ['log_segments', 'create rule foreign_part as on insert to log_segments do instead nothing', 'none'],
     ['log_segments', foreignTrigger('before insert on log_segments'), 'none'],
-    ['log_streams', foreignTrigger('before update on log_streams'), 0],
-    ['log_streams', foreignTrigger('before insert on log_streams'), 'none'],
+    ['log_segments', foreignTrigger('before insert on log_segments'), 0],
+    ['log_stream_names', foreignTrigger('before insert on log_stream_names'), 'none'],
   ] as const)(
     'an append whose row in %s is discarded by a foreign trigger or rule fails, and is written after its removal',
     async (table, foreign, expected) => {
@@ -326,8 +329,6 @@ describe('the event log in PostgreSQL', () => {
         await client.query(`
           insert into log_segments (last_position, last_revision, stream_id, count, bytes, recorded_at, family, ids, events)
           select 1 + 1000 * n, 1000 * n, 1, 1000, 0, now(), 'ledger', '', '' from generate_series(1, 120) n`)
-        await client.query(`update log_head set position = 120001`)
-        await client.query(`update log_streams set revision = 120000`)
         await own.eventLog.append('profile-a', 'none', events)
         const reader = await readToEnd(own.eventLog, { prefixes: ['profile-'] })
         expect(reader.items.map(({ kind }) => kind)).toEqual(['idle', 'idle', 'events', 'caught-up'])
@@ -397,7 +398,7 @@ describe('the event log in PostgreSQL', () => {
       const [one, two] = [freshStream(), freshStream()]
       const [first, behind] = [newEvents(2), newEvents(1)]
       const blocker = await connect()
-      await blocker.query('begin; select from log_head for update')
+      await blocker.query('begin; select from log_mark for update')
       const append = eventLog.append(one, 'none', first)
       append.catch(() => undefined)
       await untilWaiting('append')
@@ -508,7 +509,7 @@ describe('the event log in PostgreSQL', () => {
     const own = openPostgresEventLog({ url: url.href, logger })
     const stream = freshStream()
     const events = newEvents(1)
-    await sql.query('begin; select from log_head for update')
+    await sql.query('begin; select from log_mark for update')
     await expect(own.append(stream, 'none', events)).rejects.toThrow(Unavailable)
     await sql.query('rollback')
     await expect(readAll(own, stream)).rejects.toThrow(StreamMissing)
@@ -690,11 +691,13 @@ describe('the event log in PostgreSQL', () => {
       const bad = freshStream()
       const append = async (stream: string, events: readonly NewEvent[]) =>
         eventLog.append(stream, 'none', events)
-      // Someone edited the stream: the table has an event at a revision that should be free.
       const there = newEvents(3)
       await append(bad, there)
-      await sql.query('update log_streams set revision = 1 where name = $1', [bad])
-      const refused = eventLog.append(bad, 1, newEvents(1))
+      const { rows } = await sql.query('select id from log_stream_names where name = $1', [bad])
+      await sql.query(
+        `alter table log_segments add constraint foreign_part check (stream_id <> ${rows[0].id} or last_revision < 3)`,
+      )
+      const refused = eventLog.append(bad, 2, newEvents(1))
       refused.catch(() => undefined)
       const outcomes = await Promise.all(good.map(({ stream, events }) => append(stream, events)))
       expect(outcomes).toEqual(outcomes.map(() => ({ revision: 0, repeated: false })))
@@ -704,6 +707,7 @@ describe('the event log in PostgreSQL', () => {
       expect((await readAll(eventLog, bad)).map(asWritten)).toEqual(there)
       for (const { stream, events } of good)
         expect((await readAll(eventLog, stream)).map(asWritten)).toEqual(events)
+      await sql.query('alter table log_segments drop constraint foreign_part')
     })
 
     test('appends that contain the separator of packed values do not affect other appends', async () => {
@@ -721,6 +725,78 @@ describe('the event log in PostgreSQL', () => {
       for (const { stream, events } of good)
         expect((await readAll(eventLog, stream)).map(asWritten)).toEqual(events)
     })
+
+    test('change no row, so a transaction that stays open does not make them slower', async () => {
+      const own = await open()
+      const client = new pg.Client({ connectionString: own.url })
+      await client.connect()
+      try {
+        const places = async (table: string): Promise<unknown[]> =>
+          (await client.query(`select ctid, xmin from ${table} order by ctid`)).rows
+        await own.eventLog.append('ledger-a', 'none', newEvents(1))
+        await ageMark(client)
+        await own.eventLog.append('ledger-a', 0, newEvents(1))
+        const names = await places('log_stream_names')
+        const segments = await places('log_segments')
+        const mark = await places('log_mark')
+        for (let revision = 1; revision < 20; revision++)
+          await own.eventLog.append('ledger-a', revision, newEvents(1))
+        expect(await places('log_stream_names')).toEqual(names)
+        expect((await places('log_segments')).slice(0, 2)).toEqual(segments)
+        expect(await places('log_mark')).toEqual(mark)
+      } finally {
+        await client.end()
+        await own.close()
+      }
+    })
+
+    test.each([
+      ['is ten seconds old', `now() - interval '10 s'`, 3],
+      ['is of the future, because the clock was set back', `now() + interval '1 h'`, 3],
+      ['is newer', `now() - interval '1 s'`, 0],
+    ])('move the mark if it %s', async (_, notedAt, position) => {
+      const own = await open()
+      const client = new pg.Client({ connectionString: own.url })
+      await client.connect()
+      try {
+        await client.query(`update log_mark set noted_at = ${notedAt}`)
+        await own.eventLog.append('ledger-a', 'none', newEvents(3))
+        const { rows } = await client.query(
+          `select position::int, noted_at <= clock_timestamp() as past from log_mark`,
+        )
+        expect(rows).toEqual([{ position, past: true }])
+      } finally {
+        await client.end()
+        await own.close()
+      }
+    })
+
+    const batchOf = (streams: string, counts: string): string =>
+      `select append_batch(array[${streams}], array[-1, -1]::bigint[], array[${counts}], array[12, 12], array[12, 12],
+                           decode(repeat('00', 48), 'hex'), 'Tested') as results`
+
+    test('that name a stream twice are refused, because two events would get the same revision', async () => {
+      const head = await eventLog.head()
+      await expect(sql.query(batchOf(`'twice', 'twice'`, '1, 2'))).rejects.toThrow(
+        'a batch names each stream once',
+      )
+      await expect(readAll(eventLog, 'twice')).rejects.toThrow(StreamMissing)
+      expect(await eventLog.head()).toBe(head)
+    })
+
+    test.each(['repeatable read', 'serializable'])(
+      'in a transaction that is %s are refused, because it would not see the end of the log',
+      async (level) => {
+        await sql.query(`begin isolation level ${level}`)
+        try {
+          await expect(sql.query(batchOf(`'one', 'two'`, '1, 1'))).rejects.toThrow(
+            `append_batch needs the isolation level read committed, not ${level}`,
+          )
+        } finally {
+          await sql.query('rollback')
+        }
+      },
+    )
 
     test('more appends than one batch can contain, from two clients, are all written', async () => {
       const other = await log.reopen()
@@ -806,6 +882,7 @@ describe('the event log in PostgreSQL', () => {
       try {
         await own.eventLog.append('ledger-a', 'none', newEvents(2))
         await own.eventLog.append('ledger-a', 1, newEvents(5))
+        await ageMark(client)
         await own.eventLog.append('key-b', 'none', newEvents(2))
         await client.query(change)
         await use(own, client)
@@ -822,9 +899,8 @@ describe('the event log in PostgreSQL', () => {
         /at position 9, but .* ends at 7:/,
       ],
       ['all rows are deleted', 'truncate log_segments', /at position 9, but .* ends at 0:/],
-      ['log_head is set back', 'update log_head set position = 5', /at position 5, but .* ends at 9:/],
-      ['log_head is set forward', 'update log_head set position = 99', /at position 99, but .* ends at 9:/],
-      ['log_head is empty', 'delete from log_head', /the table log_head has no row:/],
+      ['log_mark is set forward', 'update log_mark set position = 99', /at position 99, but .* ends at 9:/],
+      ['log_mark is empty', 'delete from log_mark', /the table log_mark has no row:/],
     ])('%s: no process appends or follows the log, and the error names the remedy', (_, change, sentence) =>
       edited(change, async (own, client) => {
         const rows = 'select last_position from log_segments order by 1'
@@ -849,21 +925,19 @@ describe('the event log in PostgreSQL', () => {
       }),
     )
 
-    test('log_head is set back after a process has read everything: a new reader does not receive events again and again', () =>
-      edited('select', async ({ eventLog: own }, client) => {
-        await readToEnd(own)
-        await client.query('update log_head set position = 5')
-        const reader = reading(own)
-        await expect(reader.until((now) => now.items.length > 5)).rejects.toMatchObject({
-          cause: expect.any(LogRewritten),
-        })
-        expect(reader.items).toEqual([])
+    test('log_mark is set back: every process appends and follows the log as before', () =>
+      edited('update log_mark set position = 5', async ({ eventLog: own, reopen }) => {
+        for (const [n, log] of [own, await reopen()].entries()) {
+          await log.append('ledger-a', 6 + n, newEvents(1))
+          expect((await readToEnd(log)).events().map(({ position }) => Number(position))).toEqual(
+            Array.from({ length: 10 + n }, (_, index) => index + 1),
+          )
+        }
       }))
 
     test('a reader of ledgers stops at missing rows that fill a whole window, instead of asking again and again', () =>
       edited(
-        `update log_segments set last_position = last_position + 100000 where last_position > 2;
-         update log_head set position = position + 100000`,
+        `update log_segments set last_position = last_position + 100000 where last_position > 2`,
         async ({ reopen }) => {
           const reader = reading(await reopen(), { prefixes: ['ledger-'] })
           await expect(reader.until(caughtUp)).rejects.toMatchObject({

@@ -89,7 +89,7 @@ describe('applying', () => {
     expect(await withRoles()).toEqual({ applied: [] })
     expect(
       await rows(
-        `select count(*)::int as tables from pg_tables where schemaname = 'My-App' and tablename in ('log_head', 'schema_migrations')`,
+        `select count(*)::int as tables from pg_tables where schemaname = 'My-App' and tablename in ('log_mark', 'schema_migrations')`,
       ),
     ).toEqual([{ tables: 2 }])
     expect(await rows('select current_schemas(false)::text as path')).toEqual([

@@ -45,8 +45,8 @@ afterEach(async () => {
   await pool.end()
   await proxy.close()
   await owner.query(`
-    truncate log_segments, log_streams, projection_checkpoints, halted_streams, parked_events, processes, leases;
-    update log_head set position = 0;
+    truncate log_segments, log_stream_names, projection_checkpoints, halted_streams, parked_events, processes, leases;
+    update log_mark set position = 0;
     insert into projection_checkpoints table checkpoints_at_first`)
 })
 

@@ -21,9 +21,12 @@ const refused: readonly (readonly [string, RegExp])[] = [
   ['delete from log_segments', /permission denied for table log_segments/],
   ['truncate log_segments', /permission denied for table log_segments/],
   [`insert into log_segments select * from log_segments`, /permission denied for table log_segments/],
-  ['update log_streams set revision = revision - 1', /permission denied for table log_streams/],
-  ['delete from log_streams', /permission denied for table log_streams/],
-  ['update log_head set position = 0', /permission denied for table log_head/],
+  [`update log_stream_names set name = 'x'`, /permission denied for table log_stream_names/],
+  ['delete from log_stream_names', /permission denied for table log_stream_names/],
+  ['update log_mark set position = 0', /permission denied for table log_mark/],
+  ['select from log_mark for update', /permission denied for table log_mark/],
+  [`update log_streams set name = 'x'`, /permission denied for view log_streams/],
+  ['delete from log_streams', /permission denied for view log_streams/],
   ['delete from schema_migrations', /permission denied for table schema_migrations/],
   ['alter table log_segments disable trigger all', /must be owner of table log_segments/],
   ['drop table log_segments', /must be owner of table log_segments/],
@@ -38,15 +41,17 @@ export const expectAppendOnly = async (service: string): Promise<void> => {
   await asking(service, async (client) => {
     for (const [statement, reason] of refused)
       await expect(client.query(statement), statement).rejects.toThrow(reason)
-    // A function that runs with the log owner's rights must not write to a temporary table that hides `log_head`.
-    await client.query('create temp table log_head (one boolean, position bigint, notified_at timestamptz)')
-    await client.query('create table projections.log_streams (id integer, name text, revision bigint)')
+    // A function that runs with the log owner's rights must not write to a temporary table that hides `log_mark`.
+    await client.query('create temp table log_mark (one boolean, position bigint, noted_at timestamptz)')
+    await client.query('create table projections.log_stream_names (id integer, name text)')
     const { rows } = await client.query(
       `select append_batch(array['operator-x'], array[-1]::bigint[], array[1], array[12], array[12], $1, $2) as results`,
       [Buffer.from('00000000000040008000000000000001', 'hex'), Buffer.from('Tested\x1e{}\x1e{}')],
     )
     expect(rows).toEqual([{ results: ['0'] }])
-    expect((await client.query(`select from public.log_streams where name = 'operator-x'`)).rowCount).toBe(1)
-    await client.query('drop table projections.log_streams')
+    expect(
+      (await client.query(`select from public.log_stream_names where name = 'operator-x'`)).rowCount,
+    ).toBe(1)
+    await client.query('drop table projections.log_stream_names')
   })
 }

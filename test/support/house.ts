@@ -554,7 +554,7 @@ const blockLog = async (url: string, aside: pg.Pool): Promise<BlockedLog> => {
   const holder = new pg.Client({ connectionString: url })
   await holder.connect()
   await holder.query('begin')
-  await holder.query('select position from log_head for update')
+  await holder.query('select position from log_mark for update')
   const waiters = async (what: string): Promise<number> =>
     (
       await aside.query(

@@ -190,6 +190,7 @@ export const createMemoryEventLog = ({ now = () => 0 }: { now?: () => number } =
     }
 
     return {
+      gapless: true,
       append,
       read,
       subscribe,

@@ -127,7 +127,7 @@ export const restorePostgresLog = async (url: string, position: bigint): Promise
   await client.connect()
   try {
     await client.query('begin')
-    await client.query('lock table log_head in exclusive mode')
+    await client.query('lock table log_mark in exclusive mode')
     await cutLog(client, position)
     await client.query('commit')
   } finally {

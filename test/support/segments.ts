@@ -80,10 +80,7 @@ export const cutLog = async (database: Database, position: bigint): Promise<void
     )
   await database.query('delete from log_segments where last_position > $1', [at])
   await database.query(
-    'delete from log_streams s where not exists (select from log_segments g where g.stream_id = s.id)',
+    'delete from log_stream_names s where not exists (select from log_segments g where g.stream_id = s.id)',
   )
-  await database.query(
-    'update log_streams s set revision = (select max(g.last_revision) from log_segments g where g.stream_id = s.id)',
-  )
-  await database.query('update log_head set position = $1', [at])
+  await database.query('update log_mark set position = least(position, $1)', [at])
 }

@@ -1,5 +1,5 @@
 /**
- * Writes the installation that later releases are tested with: `node test/upgrade/keep-installation.ts`. Run it when the
+ * Writes the installation and the backup that later releases are tested with: `node test/upgrade/keep-installation.ts`. Run it when the
  * version in package.json is raised, and keep the files of earlier releases. Takes a minute.
  */
 import { randomBytes } from 'node:crypto'
@@ -10,7 +10,7 @@ import packaged from '../../package.json' with { type: 'json' }
 import { startEmbeddedPostgres } from '../../src/foundation/embedded/server.ts'
 import { cliJson, startService } from '../support/service.ts'
 import { companies, observe, people, prices, useInstallation } from '../support/used-installation.ts'
-import { keep, pathOf, writeKept } from './kept-installation.ts'
+import { backupPathOf, keep, pathOf, writeKept } from './kept-installation.ts'
 
 const bytesMax = 300_000
 
@@ -48,6 +48,7 @@ const kept = await keep(postgres.url, {
   seen,
 })
 await writeKept(kept)
+await cliJson(['backup', 'create', backupPathOf(packaged.version)], environment)
 await postgres.stop()
 await rm(dir, { recursive: true, force: true })
 const { size } = await stat(pathOf(packaged.version))

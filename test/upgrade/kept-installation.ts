@@ -42,6 +42,8 @@ export const releasesKept = (): string[] =>
 
 export const pathOf = (release: string): string => join(folder, `${release}${suffix}`)
 
+export const backupPathOf = (release: string): string => join(folder, `${release}.backup.tar`)
+
 export const readKept = (release: string): KeptInstallation =>
   JSON.parse(zstdDecompressSync(readFileSync(pathOf(release))).toString())
 
@@ -158,12 +160,16 @@ export const restoreKept = async (
         client.query(copyFrom(`copy ${table} (${columns.join(', ')}) from stdin`)),
       )
     await client.query(`set session_replication_role = 'origin'`)
-    await client.query(
-      `select setval(pg_get_serial_sequence('log_streams', 'id'), (select max(id) from log_streams))`,
-    )
+    await client.query(`select setval(pg_get_serial_sequence($1, 'id'), (select max(id) from log_streams))`, [
+      kept.migration < 14 ? 'log_streams' : 'log_stream_names',
+    ])
     for (const statement of kept.after) await client.query(statement)
     await client.query('commit')
   })
+  await restoreKeys(kept, keyDir)
+}
+
+export const restoreKeys = async (kept: KeptInstallation, keyDir: string): Promise<void> => {
   await mkdir(keyDir, { recursive: true, mode: 0o700 })
   for (const [name, content] of Object.entries(kept.keys))
     await writeFile(join(keyDir, name), Buffer.from(content, 'base64'), { mode: 0o600 })

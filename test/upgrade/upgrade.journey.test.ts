@@ -3,12 +3,20 @@ import pg from 'pg'
 import { afterEach, describe, expect, test } from 'vitest'
 import packaged from '../../package.json' with { type: 'json' }
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
+import { startEventStoreDouble } from '../support/eventstore-double.ts'
 import { expectProved, expectUsable } from '../support/expect-used.ts'
 import { emptyDatabase } from '../support/postgres.ts'
 import { recordedEvents } from '../support/segments.ts'
 import { cliJson, eventually, type Service, startService } from '../support/service.ts'
 import { observe } from '../support/used-installation.ts'
-import { pathOf, readKept, releasesKept, restoreKept } from './kept-installation.ts'
+import {
+  backupPathOf,
+  pathOf,
+  readKept,
+  releasesKept,
+  restoreKept,
+  restoreKeys,
+} from './kept-installation.ts'
 
 const bytesMax = 300_000
 
@@ -64,6 +72,38 @@ describe.each(releasesKept())('over the data of release %s', (release) => {
     for (const event of before) expect(() => decodeEvent(event), event.type).not.toThrow()
     expect(service.output()).not.toMatch(/"level":(50|60)/)
   }, 300_000)
+
+  test.each(['PostgreSQL', 'the double of EventStoreDB'])(
+    'its backup is restored to %s, and the service shows the earlier state, answers, and proves it',
+    async (engine) => {
+      const kept = readKept(release)
+      const { url, keyDir, drop } = await emptyDatabase()
+      cleanUp.push(drop)
+      await restoreKeys(kept, keyDir)
+      const environment: Record<string, string> = {
+        DATABASE_URL: url,
+        KEY_DIR: keyDir,
+        SECRET_KEY: kept.secretKey,
+        TWO_PERSON: 'off',
+        EMAIL_PROBE: 'off',
+        DNS_SERVERS: '127.0.0.1:9',
+        EGRESS_ALLOW: '127.0.0.1',
+      }
+      if (engine !== 'PostgreSQL') {
+        const double = await startEventStoreDouble()
+        cleanUp.push(() => double.close())
+        environment.EVENT_LOG_URL = `esdb://127.0.0.1:${double.port}?tls=false`
+      }
+      await cliJson(['backup', 'restore', backupPathOf(release)], environment)
+      const service = await started({ ...environment, ROLES: 'api,dashboard,projector' })
+      const { epochKeys: _, ...seen } = Object(kept.seen)
+      expect(await observe(environment, kept.use)).toMatchObject(seen)
+      await expectUsable(service, environment, kept.use)
+      await expectProved(environment)
+      expect(service.output()).not.toMatch(/"level":(50|60)/)
+    },
+    300_000,
+  )
 
   test('jobs run with it, and every rebuilt projection has the same rows', async () => {
     const kept = readKept(release)

@@ -35,7 +35,7 @@ import { removePasswords } from '../users/users.ts'
 import { ArchiveFault, entryBytesMax } from './archive.ts'
 import { type CheckedBackup, checkBackup } from './check.ts'
 import type { Manifest } from './contents.ts'
-import { keptTables, logTables, tablesOfPositions } from './tables.ts'
+import { formerLogTables, keptTables, logTables, tablesOfPositions } from './tables.ts'
 
 type Asked = {
   readonly path: string
@@ -133,7 +133,7 @@ export const restoreBackup = async (config: Config, asked: Asked): Promise<Loade
         },
       })
     }
-    if (copiesLog) await copyLog(config, { client, database, closing, logger, onProgress })
+    if (copiesLog) await copyLog(config, { backup, client, database, closing, logger, onProgress })
     await closing.close()
     return begun
   })
@@ -224,12 +224,16 @@ const refuseServed = async (client: pg.Client, url: string): Promise<void> => {
 const copyLog = async (
   config: Config,
   {
+    backup,
     client,
     database,
     closing,
     logger,
     onProgress,
-  }: { client: pg.Client; database: Database; closing: Closing } & Pick<Asked, 'logger' | 'onProgress'>,
+  }: { backup: CheckedBackup; client: pg.Client; database: Database; closing: Closing } & Pick<
+    Asked,
+    'logger' | 'onProgress'
+  >,
 ): Promise<void> => {
   const { EVENT_LOG_URL: url = '', EVENT_LOG_PREFIX: prefix } = config
   const from = await openNamed({ variable: 'DATABASE_URL', url: database.url }, logger)
@@ -244,11 +248,12 @@ const copyLog = async (
     await refuseForeign(from, to)
   })
   await copyEventLog({ from, to, onProgress: ({ events }) => onProgress({ phase: 'copied', events }) })
+  const tables = `log_segments, ${namesTableOf(backup)}`
   await client.query(`begin;
-    grant truncate on log_segments to current_user;
-    truncate log_segments, log_streams restart identity;
-    revoke truncate on log_segments from current_user;
-    update log_head set position = 0;
+    grant truncate on ${tables} to current_user;
+    truncate ${tables} restart identity;
+    revoke truncate on ${tables} from current_user;
+    update ${headTableOf(backup)} set position = 0;
     commit`)
 }
 
@@ -319,12 +324,21 @@ type ReadAgain = (
   accept: (manifest: Manifest) => void,
 ) => Promise<void>
 
+/** Whether the tables of the log are those of `formerLogTables`. The schema is that of the release that made the backup. */
+const isFormer = ({ manifest }: CheckedBackup): boolean => manifest.migration < 14
+/** The table whose row an append locks. */
+const headTableOf = (backup: CheckedBackup): string => (isFormer(backup) ? 'log_head' : 'log_mark')
+const namesTableOf = (backup: CheckedBackup): string =>
+  isFormer(backup) ? 'log_streams' : 'log_stream_names'
+
 /**
  * The tables whose rows are loaded. If the log is copied to another store, the tables that contain positions are left out, because
  * the copy has different positions.
  */
 const loadedTables = (copiesLog: boolean): readonly string[] =>
-  [...logTables, ...keptTables].filter((table) => !copiesLog || !tablesOfPositions.includes(table))
+  [...formerLogTables, ...logTables, ...keptTables].filter(
+    (table) => !copiesLog || !tablesOfPositions.includes(table),
+  )
 
 /**
  * Marks the database so that the service does not start until the restore is complete. `elsewhere` names the target event log.
@@ -336,7 +350,7 @@ const beginRestore = (
   elsewhere: string,
 ): Promise<InstallationMark> =>
   inTransaction(client, async () => {
-    await client.query('lock table log_head in access exclusive mode')
+    await client.query(`lock table ${headTableOf(backup)} in access exclusive mode`)
     await refuseTarget(client, backup, elsewhere)
     const before = await readMark(client)
     if (before?.loaded === true) return before
@@ -353,11 +367,11 @@ const loadRows = async (
   { copiesLog, readAgain }: { readonly copiesLog: boolean; readonly readAgain: ReadAgain },
 ): Promise<void> => {
   await inTransaction(client, async () => {
-    await client.query('lock table log_head in access exclusive mode')
+    await client.query(`lock table ${headTableOf(backup)} in access exclusive mode`)
     // A concurrent restore has already loaded the rows.
     if ((await readMark(client))?.loaded === true) return
     await refuseUsed(client)
-    if (backup.manifest.holds_log) await client.query('delete from log_head')
+    if (backup.manifest.holds_log && isFormer(backup)) await client.query('delete from log_head')
     await loadAll(client, backup, loadedTables(copiesLog), readAgain)
     await settle(client, backup)
     await client.query('update installation_mark set loaded = true')
@@ -388,8 +402,7 @@ const refuseUsed = async (client: pg.Client): Promise<void> => {
   for (const table of [...logTables, ...keptTables]) {
     // The schema is that of the release that made the backup, so tables of newer releases do not exist yet.
     if (!(await tableExists(client, table))) continue
-    const condition = table === 'log_head' ? 'where position > 0' : ''
-    const { rowCount } = await client.query(`select from ${table} ${condition} limit 1`)
+    const { rowCount } = await client.query(`select from ${table} limit 1`)
     if (rowCount !== 0) used.push(table)
   }
   if (used.length > 0)
@@ -511,10 +524,12 @@ const beginLoading = async (
 }
 
 /** Checks that the loaded event log has no gaps and ends at the position stated in the backup. */
-const settle = async (client: pg.Client, { path, manifest }: CheckedBackup): Promise<void> => {
+const settle = async (client: pg.Client, backup: CheckedBackup): Promise<void> => {
+  const { path, manifest } = backup
   if (!manifest.holds_log) return
   await client.query(
-    `select setval(pg_get_serial_sequence('log_streams', 'id'), coalesce((select max(id) from log_streams), 0) + 1, false)`,
+    `select setval(pg_get_serial_sequence($1, 'id'), coalesce((select max(id) from log_streams), 0) + 1, false)`,
+    [namesTableOf(backup)],
   )
   const { rows } = await client.query<{ events: string; position: string; last: string }>(
     `select (select coalesce(sum(count), 0) from log_segments)::text as events,

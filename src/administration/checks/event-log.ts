@@ -36,8 +36,6 @@ export type InLog = InDatabase & {
 const hour = 3_600
 /** In seconds. Rows with a longer lag are not shown as current. */
 export const lagSecondsMax = 60
-/** An append reads all old versions of the log's head, which takes about a millisecond for 20,000 of them. */
-const oldVersionsMax = 50_000
 
 export const eventLogCheck: Check<InLog> = {
   name: 'event log',
@@ -71,25 +69,8 @@ export const eventLogCheck: Check<InLog> = {
   },
 }
 
-/** Checks the log's own rows, the lag of other rows behind the log, and the age of the last recurring work. */
+/** Checks the lag of rows behind the log, and the age of the last recurring work. */
 export const logChecks: readonly Check<InLog>[] = [
-  {
-    name: 'old row versions',
-    severity: 'warning',
-    advice:
-      'Find the oldest open transaction: select pid, usename, application_name, xact_start from pg_stat_activity where backend_xmin is not null order by age(backend_xmin) desc. A backup ends by itself; end anything else with select pg_terminate_backend(<pid>). Replication slots without a reader (pg_replication_slots) and prepared transactions (pg_prepared_xacts) have the same effect.',
-    look: async ({ config, pool }) => {
-      if (config.EVENT_LOG_URL !== undefined) return []
-      const { rows } = await pool.query<{ count: string }>(
-        `select n_dead_tup as count from pg_stat_user_tables where relid = to_regclass('log_head')`,
-      )
-      const count = Number(rows[0]?.count ?? 0)
-      const kept = `PostgreSQL keeps ${count.toLocaleString('en-US')} old versions of the row that every append changes`
-      return count > oldVersionsMax
-        ? wrong(`${kept}, because a transaction is open for too long; each append reads all of them`)
-        : fine(kept)
-    },
-  },
   {
     name: 'projections',
     severity: 'fault',

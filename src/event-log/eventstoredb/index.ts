@@ -120,6 +120,7 @@ const openServerLog = (
   }
 
   return {
+    gapless: false,
     append: async (stream, expected, events) => {
       const appended = await appender.append(stream, expected, events)
       lastSeen.noteWritten({ stream, revision: appended.revision, events })
@@ -188,6 +189,7 @@ const withPrefix = (whole: EventLog, prefix: string): EventLog => {
   }
 
   return {
+    gapless: false,
     append: (stream, expected, events) =>
       whole.append(`${prefix}${stream}`, expected, events).catch((error: unknown) => {
         throw error instanceof AppendConflict ? new AppendConflict(stream, expected, error.actual) : error

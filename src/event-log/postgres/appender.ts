@@ -261,8 +261,8 @@ const inMemory = (seen: Seen | undefined, written: LastWritten | undefined): str
     .join(', or ')
 
 /**
- * Writes a batch. Returns no row if the log has lost the last segment that was read (`$8`) or written (`$10`) by this process, or if `log_head` is
- * not at the end of the log.
+ * Writes a batch. Returns no row if the log has lost the last segment that was read (`$8`) or written (`$10`) by this process, or if it ends
+ * before the position in `log_mark`.
  */
 const appendSql = `
   select append_batch($1::text[], $2::bigint[], $3::integer[], $4::integer[], $5::integer[], $6::bytea, $7::bytea)::text as results

@@ -82,6 +82,7 @@ export const openPostgresEventLog = ({ url, logger }: PostgresEventLogOptions): 
   }
 
   return {
+    gapless: true,
     append: (stream, expected, events) => {
       checkAppend(stream, expected, events)
       refuseSeparator(stream, events)

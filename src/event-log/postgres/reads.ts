@@ -54,7 +54,7 @@ const readBackwards = ofStream(
   'last_revision desc',
 )
 
-/** The position of the last event, or 0. Appends keep `log_head` at the same position. */
+/** The position of the last event, or 0. `log_head` has the same position, unless the last rows were deleted. */
 export const logEnd = `coalesce((select last_position from log_segments order by last_position desc limit 1), 0)`
 
 /**
@@ -95,7 +95,7 @@ const statements = {
   look_back: readBack,
   at: readAt,
   head: `select position as head, ${logEnd} as log_end from log_head`,
-  last_revision: 'select revision from log_streams where name = $1',
+  last_revision: 'select revision from log_streams where name = $1 and revision is not null',
   streams: 'select name from log_streams where name like $1',
 }
 type Statement = keyof typeof statements
@@ -192,17 +192,17 @@ export const lostFromLog = (what: string): LogRewritten =>
   )
 
 /**
- * Returns the position of the last event. Throws `LogRewritten` if `log_head` and `log_segments` disagree about it, because then a reader would skip
- * or repeat events, and an append could get the position of another event.
+ * Returns the position of the last event. Throws `LogRewritten` if the log ends before the position in `log_mark`, because then an append could get the
+ * position of another event.
  */
 const headOf = (ends: Ends | undefined): Position => {
   if (ends !== undefined && ends.head === ends.log_end) return BigInt(ends.head)
   const said =
     ends === undefined
-      ? 'the table log_head has no row'
-      : `according to log_head the event log ends at position ${ends.head}, but the last row of log_segments ends at ${ends.log_end}`
+      ? 'the table log_mark has no row'
+      : `according to log_mark the event log was at position ${ends.head}, but the last row of log_segments ends at ${ends.log_end}`
   throw new LogRewritten(
-    `${said}: someone changed or deleted rows, or restored only a part of the log; restore log_head, log_streams and log_segments from one backup, then restart this process`,
+    `${said}: someone changed or deleted rows, or restored only a part of the log; restore all tables whose names begin with log_ from one backup, then restart this process`,
   )
 }
 
@@ -322,7 +322,7 @@ const lookAfter = async (
   // Positions have no gaps, so every window contains events.
   if (position <= after && after < head)
     throw new LogRewritten(
-      `the event log ends at position ${head}, but rows of log_segments after position ${after} are missing; restore log_head, log_streams and log_segments from one backup, then restart this process`,
+      `the event log ends at position ${head}, but rows of log_segments after position ${after} are missing; restore all tables whose names begin with log_ from one backup, then restart this process`,
     )
   return { events: due, position: position > after ? position : after, head }
 }

@@ -42,8 +42,12 @@ const carriedDigest = (metadata: string): string | null => {
 export const leafDigestOf = (event: RecordedEvent): string =>
   carriedDigest(event.metadata) ?? recompute(event, { ...event, previous: genesisDigest }).computed
 
-/** A page of this service's events, in log order. The log was read up to `position`. */
-type OwnEvents = { readonly events: readonly RecordedEvent[]; readonly position: Position }
+/** A page of this service's events, in log order. The log was read up to `position`, from which `read` includes all events. */
+type OwnEvents = {
+  readonly events: readonly RecordedEvent[]
+  readonly read: readonly RecordedEvent[]
+  readonly position: Position
+}
 
 /**
  * Reads this service's events after a position, up to the current end of the log. The next page is fetched while the current page is processed.
@@ -63,9 +67,10 @@ export async function* ownEventsAfter(
   const done = new AbortController()
   const items = eventLog.subscribe({ after, known, prefixes: [], batchMax, signal: done.signal })
   for await (const item of readingAhead(items, done)) {
-    const events = item.kind === 'events' ? item.events : []
+    const read = item.kind === 'events' ? item.events : []
     yield {
-      events: events.filter((event) => event.position <= head && isOurs(event)),
+      events: read.filter((event) => event.position <= head && isOurs(event)),
+      read,
       position: item.position,
     }
     if (item.position >= head) return

@@ -72,7 +72,7 @@ export type VerifyLogOptions = {
     | ((progress: { events: number; position: Position; head: Position; elapsedMs: number }) => void)
 }
 
-type Log = Pick<EventLog, 'read' | 'subscribe' | 'head' | 'lastRevision' | 'streams'>
+type Log = Pick<EventLog, 'gapless' | 'read' | 'subscribe' | 'head' | 'lastRevision' | 'streams'>
 
 const faultsMax = 100
 const pageEvents = 4_000
@@ -229,11 +229,14 @@ const readAll = async (
 ): Promise<boolean> => {
   const startedAt = performance.now()
   const head = await eventLog.head()
+  let last = begun.after
   try {
-    for await (const { events, position } of ownEventsAfter(eventLog, {
+    for await (const { events, read, position } of ownEventsAfter(eventLog, {
       after: begun.after,
       batchMax: pageEvents,
     })) {
+      if (eventLog.gapless) for (const fault of gapsIn(read, last)) report(fault)
+      last = read.at(-1)?.position ?? last
       await goOn(eventLog, chains, { events, after: begun.after })
       for (const event of events) {
         const fault = chains.check(event)
@@ -253,6 +256,21 @@ const readAll = async (
   }
   roots.end()
   return true
+}
+
+/** The gaps in a log that should have none. The hash chains do not show that the last events of a stream were deleted. */
+function* gapsIn(events: readonly RecordedEvent[], after: Position): Generator<LogFault> {
+  let before = after
+  for (const { stream, revision, id, position } of events) {
+    if (position !== before + 1n)
+      yield {
+        stream,
+        revision,
+        event_id: id,
+        fault: `it is at position ${position} of the log instead of ${before + 1n}: rows of the log were deleted or changed`,
+      }
+    before = position
+  }
 }
 
 /** If the beginning of a stream was verified earlier, continues its chain after the last verified event. */

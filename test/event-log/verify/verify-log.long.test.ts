@@ -133,7 +133,11 @@ const cases: readonly Case[] = [
       sql(`delete from log_segments g using log_streams s where s.id = g.stream_id and s.name = $1`, [
         prices,
       ]),
-    named: { stream: checkpointStream, revision: 3, fault: 'have the root' },
+    named: {
+      stream: checkpointStream,
+      revision: 3,
+      fault: 'it is at position 304 of the log instead of 204',
+    },
   },
   {
     what: 'the end of the log, cut off with its counters',
@@ -145,9 +149,15 @@ const cases: readonly Case[] = [
     },
   },
   {
-    what: "the engine's own count of a stream",
-    tamper: () => sql(`update log_streams set revision = revision + 2 where name = $1`, [prices]),
-    named: { stream: prices, revision: 100, fault: 'the stream ends before revision 101' },
+    what: 'the last event of a stream after the last checkpoint, taken out',
+    tamper: async () => {
+      await scene.write(1, prices)
+      await scene.write(1, operator)
+      await sql(
+        `delete from log_segments where last_position = (select max(last_position) - 1 from log_segments)`,
+      )
+    },
+    named: { stream: operator, revision: 500, fault: 'it is at position 607 of the log instead of 606' },
   },
   {
     what: 'a whole chain, rewritten from an event on',

@@ -1,0 +1,113 @@
+-- Appends to the event log now only insert rows. Until now each append changed the row of the log's head and the row of its stream. PostgreSQL keeps
+-- every version of a changed row as long as any transaction is open, such as that of a backup, and each append had to read them all.
+--
+-- Not additive: log_head and log_streams become views with the former columns that release 1.0.0 reads, so its processes keep running.
+
+alter table log_streams rename to log_stream_names;
+alter table log_stream_names drop column revision;
+revoke update, delete, truncate on log_stream_names from public;
+revoke update, delete, truncate on log_stream_names from current_user;
+
+create view log_streams as
+  select id, name,
+         (select last_revision from log_segments where stream_id = id order by last_revision desc limit 1) as revision
+    from log_stream_names;
+
+-- An append locks the row of this table until it is committed, so positions are in the order of commits. The row also contains a position that the log
+-- had reached, at most ten seconds before its end. If the log ends earlier, its last rows were deleted, or only a part of it was restored.
+alter table log_head rename to log_mark;
+alter table log_mark rename column notified_at to noted_at;
+
+create view log_head as
+  select one, greatest(position, coalesce((select last_position from log_segments order by last_position desc limit 1), 0)) as position
+    from log_mark;
+
+-- As in 0001_event_log.sql and 0012_discarded_rows.sql. A stream that is named twice would get two events with one revision, so it is an error.
+create or replace function append_batch(
+  p_streams text[], p_expected bigint[], p_counts integer[], p_bytes integer[], p_stored integer[], p_ids bytea, p_events bytea
+) returns bigint[] language plpgsql security definer
+-- A plan kept from when a table was small must not look through all of it later, and planning takes longer than an append.
+set enable_seqscan = off
+set plan_cache_mode = force_generic_plan
+as $$
+declare
+  v_now timestamptz;
+  v_noted_at timestamptz;
+  v_end bigint;
+  v_recorded_at timestamptz;
+  v_streams integer[];
+  v_revisions bigint[];
+  v_distinct integer;
+  v_unnamed text;
+  v_rows integer;
+  v_written integer;
+  v_events integer;
+  v_results bigint[];
+begin
+  -- With any other isolation level, the statements after the lock would not see what was committed while it was awaited.
+  if current_setting('transaction_isolation') <> 'read committed' then
+    raise exception 'append_batch needs the isolation level read committed, not %', current_setting('transaction_isolation');
+  end if;
+  select noted_at into strict v_noted_at from log_mark where one for update;
+  v_now := clock_timestamp();
+  select last_position, recorded_at into v_end, v_recorded_at from log_segments order by last_position desc limit 1;
+  v_end := coalesce(v_end, 0);
+
+  if -1 = any (p_expected) then
+    insert into log_stream_names (name) select name from unnest(p_streams, p_expected) as a (name, expected) where expected = -1
+    on conflict (name) do nothing;
+  end if;
+  select array_agg(s.id order by n),
+         array_agg(coalesce((select last_revision from log_segments where stream_id = s.id order by last_revision desc limit 1), -1) order by n),
+         count(distinct a.name), min(a.name) filter (where s.id is null and expected = -1)
+    into v_streams, v_revisions, v_distinct, v_unnamed
+    from unnest(p_streams, p_expected) with ordinality as a (name, expected, n) left join log_stream_names s on s.name = a.name;
+  if v_distinct <> cardinality(p_streams) then
+    raise exception 'a batch names each stream once';
+  end if;
+  if v_unnamed is not null then
+    raise exception 'log_stream_names discarded the name of %: a foreign trigger or rule changes what is written to the event log; remove it ("\d log_stream_names" in psql shows it)', v_unnamed;
+  end if;
+
+  insert into log_segments (last_position, last_revision, stream_id, count, bytes, recorded_at, family, ids, events)
+  select v_end + sum(count) over (order by n), expected + count, stream, count, bytes, v_now, split_part(name, '-', 1),
+         substring(p_ids from (16 * ids_before + 1)::integer for 16 * count),
+         substring(p_events from stored_before::integer + 1 for stored)
+    from (select *, sum(count) over (order by n) - count as ids_before, sum(stored) over (order by n) - stored as stored_before
+            from unnest(p_streams, p_expected, p_counts, p_bytes, p_stored, v_streams, v_revisions)
+                 with ordinality as a (name, expected, count, bytes, stored, stream, revision, n)) append
+   where revision = expected;
+  get diagnostics v_rows = row_count;
+
+  select count(*) filter (where revision = expected), coalesce(sum(count) filter (where revision = expected), 0),
+         array_agg(case when revision = expected then expected + count
+                        else append_again(name, expected, count, substring(p_ids from (16 * ids_before + 1)::integer for 16 * count))
+                   end order by n)
+    into v_written, v_events, v_results
+    from (select *, sum(count) over (order by n) - count as ids_before
+            from unnest(p_streams, p_expected, p_counts, v_revisions) with ordinality as a (name, expected, count, revision, n)) append;
+  if v_rows <> v_written then
+    raise exception 'log_segments stored % of % rows: a foreign trigger or rule changes what is written to the event log; remove it ("\d log_segments" in psql shows it)',
+      v_rows, v_written;
+  end if;
+
+  if v_written > 0 then
+    if v_noted_at not between v_now - interval '10 s' and v_now then
+      update log_mark set position = v_end + v_events, noted_at = v_now;
+    end if;
+    -- Subscribers read 50 ms after a notification, so one notification every 40 ms is enough.
+    if date_bin('40 ms', v_recorded_at, 'epoch') is distinct from date_bin('40 ms', v_now, 'epoch') then
+      perform pg_notify('log_appended', '');
+    end if;
+  end if;
+  return v_results;
+end
+$$;
+
+do $$
+begin
+  execute format(
+    'alter function append_batch(text[], bigint[], integer[], integer[], integer[], bytea, bytea)
+       set search_path = pg_catalog, %I, pg_temp', current_schema());
+end
+$$;
