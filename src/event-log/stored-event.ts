@@ -169,6 +169,8 @@ const limitOf = (issue: z.core.$ZodIssue, value: unknown): string => {
       return `one of ${issue.values.map(String).join(', ')} is expected`
     case 'invalid_format':
       return `not of the form ${issue.pattern ?? issue.format}`
+    case 'unrecognized_keys':
+      return `there is no member "${issue.keys[0]?.slice(0, 64)}"`
     default:
       return issue.message
   }

@@ -60,6 +60,8 @@ describe('a file', () => {
     ['rules: a list is expected', {}],
     ['rules: at least 1', []],
     ['rules[0].rule: ', [{ amount: '1' }]],
+    ['rules[0]: there is no member "ammount"', [{ rule: 'whoami', ammount: '1' }]],
+    ['there is no member "price_book"', { price_book: 3, rules: [{ rule: 'whoami' }] }],
     ['rule whoami has no SKU, so calls would still be free', [{ rule: 'whoami', amount: '5' }]],
     ['there is no rule "sold"', [{ rule: 'sold', rule_version: 1, sku: null, amount: '0' }]],
     ['rule whoami has no version 2', [{ rule: 'whoami', rule_version: 2 }]],

@@ -95,17 +95,23 @@ const canonicalAmount = (field: string, { rule, amount }: { rule: string; amount
 const memberOf = (value: unknown, name: string): unknown =>
   typeof value === 'object' && value !== null ? Reflect.get(value, name) : undefined
 
-const rulesIn = (content: unknown): { rules: unknown } & Record<typeof changedBook, unknown> => ({
-  [changedBook]: memberOf(content, changedBook),
-  rules: Array.isArray(content) ? content : memberOf(memberOf(content, 'in_force') ?? content, 'rules'),
-})
+/** What `price show` prints has more members. A document that a person wrote must not, because a misspelt member would have no effect. */
+const rulesIn = (content: unknown): object => {
+  if (Array.isArray(content)) return { rules: content }
+  const isPrinted = ['in_force', 'version', 'proposal'].some((name) => memberOf(content, name) !== undefined)
+  if (typeof content === 'object' && content !== null && !isPrinted) return content
+  return {
+    [changedBook]: memberOf(content, changedBook),
+    rules: memberOf(memberOf(content, 'in_force') ?? content, 'rules'),
+  }
+}
 
 /** The member of a document that names the price book which its rules change. */
 const changedBook = 'price_book_version'
 
 /** Operators can write an amount in several forms. Events contain only the canonical form. */
-const ruleDocument = priceBookRule.extend({ amount: z.string() }).partial().required({ rule: true })
-const rulesDocument = z.object({
+const ruleDocument = priceBookRule.extend({ amount: z.string() }).partial().required({ rule: true }).strict()
+const rulesDocument = z.strictObject({
   [changedBook]: z.int().positive().optional(),
   rules: z.array(ruleDocument).min(1),
 })
