@@ -186,11 +186,12 @@ export const summaryOf = (foot: string): StatementSummary => {
 type Foot = ReturnType<typeof summaryJson> & { readonly balance: string }
 
 /**
- * A text as a cell of CSV. A spreadsheet treats a cell that begins like a formula as a formula, unless an apostrophe marks it as text.
+ * A text as a cell of CSV. A spreadsheet treats a cell that begins like a formula, also in fullwidth characters, as a formula, unless an apostrophe
+ * marks it as text.
  * RFC 4180: a text with a comma, a quote or a line break is quoted.
  */
 export const csvTextOf = (text: string): string => {
-  const guarded = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text
+  const guarded = /^[=+\-@\t\r＝＋－＠]/.test(text) ? `'${text}` : text
   return /[",\r\n]/.test(guarded) ? `"${guarded.replaceAll('"', '""')}"` : guarded
 }
 

@@ -8,6 +8,7 @@ import type { RateVerdict } from '../guard/limits/rate-limit.ts'
 import { parseApiKey } from '../keys/api-key.ts'
 import { parseTestKey } from '../keys/test-key.ts'
 import type { AdmittedCall, Call } from './call.ts'
+import { balanceOrLastKnown } from './caller-figures.ts'
 import type { CallDependencies } from './dependencies.ts'
 import {
   addressNotAllowed,
@@ -17,7 +18,6 @@ import {
   rateLimitExceeded,
   temporarilyUnavailable,
 } from './errors.ts'
-import { balanceOrLastKnown } from './figures.ts'
 import type { AnyCapabilityForm } from './form.ts'
 import { refuse } from './recording.ts'
 import { type CallResult, uncharged } from './result.ts'

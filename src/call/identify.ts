@@ -1,10 +1,10 @@
 import { LedgerOutcomeUnknown } from '../ledger/command.ts'
 import { written } from './answer.ts'
 import type { AdmittedCall } from './call.ts'
+import { figuresFor } from './caller-figures.ts'
 import type { StoredAnswer } from './claims.ts'
 import type { CallDependencies } from './dependencies.ts'
 import { idempotencyInFlight, idempotencyMismatch, wrongParameter } from './errors.ts'
-import { figuresFor } from './figures.ts'
 import {
   claimOf,
   claimWaitMs,

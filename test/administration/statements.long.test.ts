@@ -747,7 +747,7 @@ describe('a file', () => {
   })
 
   test('CSV: texts are not formulas, quotes and commas are quoted, amounts stay numbers', async () => {
-    const hostile = ['=HYPERLINK("http://x","y")', '+1', '-1', '@SUM(A1)', 'a, "b"', "it's"]
+    const hostile = ['=HYPERLINK("http://x","y")', '+1', '-1', '@SUM(A1)', '＝1', 'a, "b"', "it's"]
     for (const reason of hostile) await grant(ms('2026-01-11T00:00:00.000Z'), '1', null, reason)
     await adjust(ms('2026-01-11T00:00:00.000Z'), '-2', '-2')
     const { text } = await statement('2026-01', csv)
@@ -761,6 +761,7 @@ describe('a file', () => {
       "'+1",
       "'-1",
       "'@SUM(A1)",
+      "'＝1",
       'a, "b"',
       "it's",
       "'-2",
