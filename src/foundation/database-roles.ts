@@ -12,7 +12,7 @@ const serviceSchemas = ['projections', 'pgboss'] as const
 /** The tables and views that the service's role can only read. The function `append_batch` writes the event log with the rights of its owner. */
 const readOnly = [
   'log_mark',
-  'log_stream_names',
+  'log_stream_marks',
   'log_segments',
   'log_head',
   'log_streams',

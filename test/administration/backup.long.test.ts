@@ -428,7 +428,7 @@ describe('during an incomplete restore', () => {
     // The state after a process was killed between writing the mark and the rows.
     await rowsIn(
       there.database.url,
-      `truncate log_segments, log_stream_names, ${keptTables.join(', ')} cascade; update log_mark set position = 0;
+      `truncate log_segments, log_stream_marks, ${keptTables.join(', ')} cascade; update log_mark set position = 0;
        update installation_mark set loaded = false`,
     )
     await refused(there)

@@ -42,7 +42,7 @@ export const writeHistory = (url: string, ledgers: Ledgers): Promise<number> =>
       const next = history(organizationId, { from: firstCallAtMs, everyMs: callEveryMs })
       for (let at = 0; at < events; ) {
         const batch = take(next, Math.min(eventsPerWrite, events - at))
-        await write(client, appendsOf(organizationId, batch, at))
+        await write(client, [appendsOf(organizationId, batch, at)])
         at += batch.length
         count += batch.length
       }
@@ -83,7 +83,7 @@ export const openHistories = (url: string, organizationIds: readonly string[]) =
             count += batch.length
             return made
           })
-          await write(client, alternating(appends))
+          await write(client, appends)
         }
         return count
       }),
@@ -95,7 +95,7 @@ const written = async (url: string, work: (client: pg.Client) => Promise<number>
   await client.connect()
   try {
     const count = await work(client)
-    await client.query('analyze log_segments; analyze log_streams')
+    await client.query('analyze log_segments; analyze log_stream_marks')
     return count
   } finally {
     await client.end()
@@ -117,17 +117,6 @@ const take = (calls: ReturnType<typeof history>, count: number, pace?: Pace): Ne
     events.push(...value)
   }
   return events
-}
-
-/** The first append of each list, then the second of each, and so on. */
-const alternating = <T>(lists: readonly (readonly T[])[]): T[] => {
-  const longest = Math.max(...lists.map((list) => list.length))
-  return Array.from({ length: longest }, (_, n) =>
-    lists.flatMap((list) => {
-      const one = list[n]
-      return one === undefined ? [] : [one]
-    }),
-  ).flat()
 }
 
 /** The events of an endless series of calls. One call in eight is free, as for an address without a location. */
@@ -217,12 +206,24 @@ const appendsOf = (organizationId: string, events: readonly NewEvent[], from: nu
     }
   })
 
-/** Writes as the log's own adapter does, but in larger batches. Appends to one stream stay in order. */
-const write = async (client: pg.Client, appends: readonly Append[]): Promise<void> => {
-  const { rows } = await client.query<{ least: string }>(
-    `select min(result) as least
+/** Writes as the log's own adapter does, the nth appends of all ledgers as one batch, but all batches in one transaction. */
+const write = async (client: pg.Client, ledgers: readonly (readonly Append[])[]): Promise<void> => {
+  await client.query('begin')
+  const longest = Math.max(...ledgers.map((appends) => appends.length))
+  for (let n = 0; n < longest; n++)
+    await writeBatch(
+      client,
+      ledgers.flatMap((appends) => appends[n] ?? []),
+    )
+  await client.query('commit')
+}
+
+const writeBatch = async (client: pg.Client, appends: readonly Append[]): Promise<void> => {
+  const { rows } = await client.query<{ least: string }>({
+    name: 'append_batch',
+    text: `select min(result) as least
        from unnest(append_batch($1::text[], $2::bigint[], $3::integer[], $4::integer[], $5::integer[], $6, $7)) result`,
-    [
+    values: [
       appends.map(({ organizationId }) => ledgerStream(organizationId)),
       appends.map(({ expected }) => expected),
       appends.map(({ count }) => count),
@@ -231,6 +232,6 @@ const write = async (client: pg.Client, appends: readonly Append[]): Promise<voi
       Buffer.from(appends.map(({ segment }) => segment.ids).join(''), 'hex'),
       Buffer.concat(appends.map(({ segment }) => segment.events)),
     ],
-  )
+  })
   if (Number(rows[0]?.least) < 0) throw new Error('a ledger is not as its history left it')
 }

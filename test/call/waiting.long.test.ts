@@ -129,7 +129,7 @@ test('while the event log cannot be read, every caller is refused in time, also 
     'both hosts know the keys',
     async () => (await lookup(later, null, fresh)).answer.status === 200,
   )
-  await silence('log_stream_names', 'log_segments')
+  await silence('log_stream_marks', 'log_segments')
   const waiting = [
     lookup(partner, null),
     lookup(partner, 'known'),

@@ -45,7 +45,7 @@ afterEach(async () => {
   await pool.end()
   await proxy.close()
   await owner.query(`
-    truncate log_segments, log_stream_names, projection_checkpoints, halted_streams, parked_events, processes, leases;
+    truncate log_segments, log_stream_marks, projection_checkpoints, halted_streams, parked_events, processes, leases;
     update log_mark set position = 0;
     insert into projection_checkpoints table checkpoints_at_first`)
 })

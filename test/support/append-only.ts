@@ -21,8 +21,8 @@ const refused: readonly (readonly [string, RegExp])[] = [
   ['delete from log_segments', /permission denied for table log_segments/],
   ['truncate log_segments', /permission denied for table log_segments/],
   [`insert into log_segments select * from log_segments`, /permission denied for table log_segments/],
-  [`update log_stream_names set name = 'x'`, /permission denied for table log_stream_names/],
-  ['delete from log_stream_names', /permission denied for table log_stream_names/],
+  ['update log_stream_marks set revision = revision - 1', /permission denied for table log_stream_marks/],
+  ['delete from log_stream_marks', /permission denied for table log_stream_marks/],
   ['update log_mark set position = 0', /permission denied for table log_mark/],
   ['select from log_mark for update', /permission denied for table log_mark/],
   [`update log_streams set name = 'x'`, /permission denied for view log_streams/],
@@ -43,15 +43,15 @@ export const expectAppendOnly = async (service: string): Promise<void> => {
       await expect(client.query(statement), statement).rejects.toThrow(reason)
     // A function that runs with the log owner's rights must not write to a temporary table that hides `log_mark`.
     await client.query('create temp table log_mark (one boolean, position bigint, noted_at timestamptz)')
-    await client.query('create table projections.log_stream_names (id integer, name text)')
+    await client.query('create table projections.log_stream_marks (id integer, name text, revision bigint)')
     const { rows } = await client.query(
       `select append_batch(array['operator-x'], array[-1]::bigint[], array[1], array[12], array[12], $1, $2) as results`,
       [Buffer.from('00000000000040008000000000000001', 'hex'), Buffer.from('Tested\x1e{}\x1e{}')],
     )
     expect(rows).toEqual([{ results: ['0'] }])
     expect(
-      (await client.query(`select from public.log_stream_names where name = 'operator-x'`)).rowCount,
+      (await client.query(`select from public.log_stream_marks where name = 'operator-x'`)).rowCount,
     ).toBe(1)
-    await client.query('drop table projections.log_stream_names')
+    await client.query('drop table projections.log_stream_marks')
   })
 }

@@ -80,7 +80,10 @@ export const cutLog = async (database: Database, position: bigint): Promise<void
     )
   await database.query('delete from log_segments where last_position > $1', [at])
   await database.query(
-    'delete from log_stream_names s where not exists (select from log_segments g where g.stream_id = s.id)',
+    'delete from log_stream_marks s where not exists (select from log_segments g where g.stream_id = s.id)',
+  )
+  await database.query(
+    `update log_stream_marks s set revision = least(revision, (select max(g.last_revision) from log_segments g where g.stream_id = s.id))`,
   )
   await database.query('update log_mark set position = least(position, $1)', [at])
 }

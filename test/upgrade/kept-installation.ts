@@ -161,7 +161,7 @@ export const restoreKept = async (
       )
     await client.query(`set session_replication_role = 'origin'`)
     await client.query(`select setval(pg_get_serial_sequence($1, 'id'), (select max(id) from log_streams))`, [
-      kept.migration < 14 ? 'log_streams' : 'log_stream_names',
+      kept.migration < 14 ? 'log_streams' : 'log_stream_marks',
     ])
     for (const statement of kept.after) await client.query(statement)
     await client.query('commit')

@@ -248,11 +248,10 @@ const copyLog = async (
     await refuseForeign(from, to)
   })
   await copyEventLog({ from, to, onProgress: ({ events }) => onProgress({ phase: 'copied', events }) })
-  const tables = `log_segments, ${namesTableOf(backup)}`
   await client.query(`begin;
-    grant truncate on ${tables} to current_user;
-    truncate ${tables} restart identity;
-    revoke truncate on ${tables} from current_user;
+    grant truncate on log_segments to current_user;
+    truncate log_segments, ${streamTableOf(backup)} restart identity;
+    revoke truncate on log_segments from current_user;
     update ${headTableOf(backup)} set position = 0;
     commit`)
 }
@@ -328,8 +327,8 @@ type ReadAgain = (
 const isFormer = ({ manifest }: CheckedBackup): boolean => manifest.migration < 14
 /** The table whose row an append locks. */
 const headTableOf = (backup: CheckedBackup): string => (isFormer(backup) ? 'log_head' : 'log_mark')
-const namesTableOf = (backup: CheckedBackup): string =>
-  isFormer(backup) ? 'log_streams' : 'log_stream_names'
+const streamTableOf = (backup: CheckedBackup): string =>
+  isFormer(backup) ? 'log_streams' : 'log_stream_marks'
 
 /**
  * The tables whose rows are loaded. If the log is copied to another store, the tables that contain positions are left out, because
@@ -529,7 +528,7 @@ const settle = async (client: pg.Client, backup: CheckedBackup): Promise<void> =
   if (!manifest.holds_log) return
   await client.query(
     `select setval(pg_get_serial_sequence($1, 'id'), coalesce((select max(id) from log_streams), 0) + 1, false)`,
-    [namesTableOf(backup)],
+    [streamTableOf(backup)],
   )
   const { rows } = await client.query<{ events: string; position: string; last: string }>(
     `select (select coalesce(sum(count), 0) from log_segments)::text as events,

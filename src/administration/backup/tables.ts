@@ -1,9 +1,9 @@
 /** The tables that a backup contains. A test lists all other tables, each with the reason for leaving it out. */
 
 /** The tables of the event log in PostgreSQL. They are left out if the event log is in EventStoreDB, which has its own backups. */
-export const logTables = ['log_stream_names', 'log_segments'] as const
+export const logTables = ['log_stream_marks', 'log_segments'] as const
 
-/** Tables of the event log before `migrations/0014_insert_only_log.sql`, in backups of that time. They are views now. */
+/** Tables of the event log before `migrations/0014_log_marks.sql`, in backups of that time. They are views now. */
 export const formerLogTables = ['log_head', 'log_streams'] as const
 
 /** Everything that cannot be derived from the event log, ordered so that rows come after the rows they refer to. */

@@ -40,14 +40,14 @@ test('a moved log is intact with a checkpoint from before the move, and appends 
     await Promise.all(writing)
     const { rows } = await client.query<{ relname: string; moved: boolean }>(
       `select c.relname, coalesce(t.spcname = $1, false) as moved from pg_class c left join pg_tablespace t on t.oid = c.reltablespace
-        where c.relname in ('log_segments', 'log_segments_pkey', 'log_stream_names')
+        where c.relname in ('log_segments', 'log_segments_pkey', 'log_stream_marks')
            or c.oid = (select reltoastrelid from pg_class where relname = 'log_segments') order by 1`,
       [name],
     )
     expect(rows.map(({ relname, moved }) => [relname.replace(/\d+/, 'of the log'), moved])).toEqual([
       ['log_segments', true],
       ['log_segments_pkey', false],
-      ['log_stream_names', false],
+      ['log_stream_marks', false],
       ['pg_toast_of the log', true],
     ])
     await scene.write(100)

@@ -160,6 +160,11 @@ const cases: readonly Case[] = [
     named: { stream: operator, revision: 500, fault: 'it is at position 607 of the log instead of 606' },
   },
   {
+    what: 'the mark of a stream, which shows that it was longer',
+    tamper: () => sql(`update log_stream_marks set revision = revision + 2 where name = $1`, [prices]),
+    named: { stream: prices, revision: 100, fault: 'the stream ends before revision 101' },
+  },
+  {
     what: 'a whole chain, rewritten from an event on',
     tamper: () => rechained(operator, 190, (data) => data.replace('reason', 'Reason')),
     named: { stream: checkpointStream, revision: 2, fault: "the log's first 202 leaves have the root" },

@@ -1,20 +1,19 @@
--- Appends to the event log now only insert rows. Until now each append changed the row of the log's head and the row of its stream. PostgreSQL keeps
--- every version of a changed row as long as any transaction is open, such as that of a backup, and each append had to read them all.
+-- Each append changed the row of the log's head and the row of its stream. PostgreSQL keeps every version of a changed row as long as any transaction
+-- is open, such as that of a backup, and each append had to read them all. Now log_segments shows where the log and its streams end, and these rows are
+-- changed only once in ten seconds. They still show that the last rows of log_segments were deleted, or that only a part of the log was restored.
 --
 -- Not additive: log_head and log_streams become views with the former columns that release 1.0.0 reads, so its processes keep running.
 
-alter table log_streams rename to log_stream_names;
-alter table log_stream_names drop column revision;
-revoke update, delete, truncate on log_stream_names from public;
-revoke update, delete, truncate on log_stream_names from current_user;
+-- revision: one that the stream had reached. It is the last one, unless the stream is one of the many that calls write, and was busy.
+alter table log_streams rename to log_stream_marks;
 
 create view log_streams as
   select id, name,
-         (select last_revision from log_segments where stream_id = id order by last_revision desc limit 1) as revision
-    from log_stream_names;
+         greatest(revision, (select last_revision from log_segments where stream_id = id order by last_revision desc limit 1)) as revision
+    from log_stream_marks;
 
--- An append locks the row of this table until it is committed, so positions are in the order of commits. The row also contains a position that the log
--- had reached, at most ten seconds before its end. If the log ends earlier, its last rows were deleted, or only a part of it was restored.
+-- position: one that the log had reached, at most ten seconds before its end. An append locks the row until it is committed, so positions are in the
+-- order of commits.
 alter table log_head rename to log_mark;
 alter table log_mark rename column notified_at to noted_at;
 
@@ -23,6 +22,8 @@ create view log_head as
     from log_mark;
 
 -- As in 0001_event_log.sql and 0012_discarded_rows.sql. A stream that is named twice would get two events with one revision, so it is an error.
+--
+-- The mark of a stream is exact in all families but the two with many events: the revocation of a key must not go missing.
 create or replace function append_batch(
   p_streams text[], p_expected bigint[], p_counts integer[], p_bytes integer[], p_stored integer[], p_ids bytea, p_events bytea
 ) returns bigint[] language plpgsql security definer
@@ -39,6 +40,8 @@ declare
   v_revisions bigint[];
   v_distinct integer;
   v_unnamed text;
+  v_marked boolean[];
+  v_marks integer;
   v_rows integer;
   v_written integer;
   v_events integer;
@@ -53,20 +56,27 @@ begin
   select last_position, recorded_at into v_end, v_recorded_at from log_segments order by last_position desc limit 1;
   v_end := coalesce(v_end, 0);
 
-  if -1 = any (p_expected) then
-    insert into log_stream_names (name) select name from unnest(p_streams, p_expected) as a (name, expected) where expected = -1
-    on conflict (name) do nothing;
-  end if;
-  select array_agg(s.id order by n),
-         array_agg(coalesce((select last_revision from log_segments where stream_id = s.id order by last_revision desc limit 1), -1) order by n),
-         count(distinct a.name), min(a.name) filter (where s.id is null and expected = -1)
-    into v_streams, v_revisions, v_distinct, v_unnamed
-    from unnest(p_streams, p_expected) with ordinality as a (name, expected, n) left join log_stream_names s on s.name = a.name;
+  select array_agg(s.id order by n), array_agg(coalesce(greatest(s.revision, g.last_revision), -1) order by n), count(distinct a.name),
+         array_agg(split_part(a.name, '-', 1) not in ('ledger', 'profile')
+                     or date_bin('10 s', g.recorded_at, 'epoch') is distinct from date_bin('10 s', v_now, 'epoch') order by n)
+    into v_streams, v_revisions, v_distinct, v_marked
+    from unnest(p_streams) with ordinality as a (name, n)
+    left join log_stream_marks s on s.name = a.name
+    left join lateral (select last_revision, recorded_at from log_segments where stream_id = s.id order by last_revision desc limit 1) g on true;
   if v_distinct <> cardinality(p_streams) then
     raise exception 'a batch names each stream once';
   end if;
-  if v_unnamed is not null then
-    raise exception 'log_stream_names discarded the name of %: a foreign trigger or rule changes what is written to the event log; remove it ("\d log_stream_names" in psql shows it)', v_unnamed;
+  if -1 = any (p_expected) then
+    insert into log_stream_marks (name, revision)
+    select name, count - 1 from unnest(p_streams, p_expected, p_counts) as a (name, expected, count) where expected = -1
+    on conflict (name) do nothing;
+    select array_agg(s.id order by n), min(a.name) filter (where s.id is null and expected = -1)
+      into v_streams, v_unnamed
+      from unnest(p_streams, p_expected) with ordinality as a (name, expected, n) left join log_stream_marks s on s.name = a.name;
+    if v_unnamed is not null then
+      raise exception 'log_stream_marks discarded the name of %: a foreign trigger or rule changes what is written to the event log; remove it ("\d log_stream_marks" in psql shows it)',
+        v_unnamed;
+    end if;
   end if;
 
   insert into log_segments (last_position, last_revision, stream_id, count, bytes, recorded_at, family, ids, events)
@@ -91,6 +101,18 @@ begin
       v_rows, v_written;
   end if;
 
+  if true = any (v_marked) then
+    update log_stream_marks m set revision = expected + count
+      from unnest(v_streams, p_expected, p_counts, v_revisions, v_marked) as a (stream, expected, count, revision, marked)
+     where m.id = stream and marked and a.revision = expected and expected >= 0;
+    get diagnostics v_rows = row_count;
+    select count(*) into v_marks from unnest(p_expected, v_revisions, v_marked) as a (expected, revision, marked)
+     where marked and revision = expected and expected >= 0;
+    if v_rows <> v_marks then
+      raise exception 'log_stream_marks stored % of % rows: a foreign trigger or rule changes what is written to the event log; remove it ("\d log_stream_marks" in psql shows it)',
+        v_rows, v_marks;
+    end if;
+  end if;
   if v_written > 0 then
     if v_noted_at not between v_now - interval '10 s' and v_now then
       update log_mark set position = v_end + v_events, noted_at = v_now;
