@@ -95,7 +95,7 @@ const statements = {
   look_back: readBack,
   at: readAt,
   head: `select position as head, ${logEnd} as log_end from log_head`,
-  last_revision: 'select revision from log_streams where name = $1 and revision is not null',
+  last_revision: 'select revision from log_streams where name = $1',
   streams: 'select name from log_streams where name like $1',
 }
 type Statement = keyof typeof statements
@@ -192,8 +192,8 @@ export const lostFromLog = (what: string): LogRewritten =>
   )
 
 /**
- * Returns the position of the last event. Throws `LogRewritten` if the log ends before the position in `log_mark`, because then an append could get the
- * position of another event.
+ * Returns the position of the last event. Throws `LogRewritten` if the log ends before the position in `log_mark`, because then an append could get
+ * the position of another event.
  */
 const headOf = (ends: Ends | undefined): Position => {
   if (ends !== undefined && ends.head === ends.log_end) return BigInt(ends.head)
