@@ -21,11 +21,17 @@ create view log_head as
   select one, greatest(position, coalesce((select last_position from log_segments order by last_position desc limit 1), 0)) as position
     from log_mark;
 
--- As in 0001_event_log.sql and 0012_discarded_rows.sql. A stream that is named twice would get two events with one revision, so it is an error.
+-- As append_batch in 0001_event_log.sql and 0012_discarded_rows.sql, with these differences:
+--
+-- The last element is the position of the end of the log. The result is null, and nothing is written, if the log ends before its mark, or if no row ends
+-- at p_seen with events that have the SHA-256 p_seen_hash. Both can be null.
+--
+-- A stream that is named twice would get two events with one revision, so it is an error.
 --
 -- The mark of a stream is exact in all families but the two with many events: the revocation of a key must not go missing.
-create or replace function append_batch(
-  p_streams text[], p_expected bigint[], p_counts integer[], p_bytes integer[], p_stored integer[], p_ids bytea, p_events bytea
+create function append_events(
+  p_streams text[], p_expected bigint[], p_counts integer[], p_bytes integer[], p_stored integer[], p_ids bytea, p_events bytea,
+  p_seen bigint, p_seen_hash bytea
 ) returns bigint[] language plpgsql security definer
 -- A plan kept from when a table was small must not look through all of it later, and planning takes longer than an append.
 set enable_seqscan = off
@@ -33,7 +39,9 @@ set plan_cache_mode = force_generic_plan
 as $$
 declare
   v_now timestamptz;
+  v_mark bigint;
   v_noted_at timestamptz;
+  v_hash bytea;
   v_end bigint;
   v_recorded_at timestamptz;
   v_streams integer[];
@@ -49,12 +57,19 @@ declare
 begin
   -- With any other isolation level, the statements after the lock would not see what was committed while it was awaited.
   if current_setting('transaction_isolation') <> 'read committed' then
-    raise exception 'append_batch needs the isolation level read committed, not %', current_setting('transaction_isolation');
+    raise exception 'append_events needs the isolation level read committed, not %', current_setting('transaction_isolation');
   end if;
-  select noted_at into strict v_noted_at from log_mark where one for update;
+  select position, noted_at into v_mark, v_noted_at from log_mark where one for update;
   v_now := clock_timestamp();
-  select last_position, recorded_at into v_end, v_recorded_at from log_segments order by last_position desc limit 1;
+  select last_position, recorded_at, case when last_position = p_seen then sha256(events) end
+    into v_end, v_recorded_at, v_hash from log_segments order by last_position desc limit 1;
   v_end := coalesce(v_end, 0);
+  if p_seen < v_end then
+    select sha256(events) into v_hash from log_segments where last_position = p_seen;
+  end if;
+  if v_mark is null or v_mark > v_end or (p_seen is not null and v_hash is distinct from p_seen_hash) then
+    return null;
+  end if;
 
   select array_agg(s.id order by n), array_agg(coalesce(greatest(s.revision, g.last_revision), -1) order by n), count(distinct a.name),
          array_agg(split_part(a.name, '-', 1) not in ('ledger', 'profile')
@@ -122,14 +137,35 @@ begin
       perform pg_notify('log_appended', '');
     end if;
   end if;
-  return v_results;
+  return v_results || (v_end + v_events);
+end
+$$;
+
+revoke execute on function append_events(text[], bigint[], integer[], integer[], integer[], bytea, bytea, bigint, bytea) from public;
+
+-- For processes of release 1.0.0, which make the comparisons before they call it.
+create or replace function append_batch(
+  p_streams text[], p_expected bigint[], p_counts integer[], p_bytes integer[], p_stored integer[], p_ids bytea, p_events bytea
+) returns bigint[] language plpgsql security definer as $$
+declare
+  v_results bigint[] := append_events(p_streams, p_expected, p_counts, p_bytes, p_stored, p_ids, p_events, null, null);
+begin
+  if v_results is null then
+    raise exception 'the event log ends before its mark';
+  end if;
+  return v_results[1:cardinality(p_streams)];
 end
 $$;
 
 do $$
+declare
+  v_function regprocedure;
 begin
-  execute format(
-    'alter function append_batch(text[], bigint[], integer[], integer[], integer[], bytea, bytea)
-       set search_path = pg_catalog, %I, pg_temp', current_schema());
+  for v_function in
+    select unnest(array['append_events(text[], bigint[], integer[], integer[], integer[], bytea, bytea, bigint, bytea)',
+                        'append_batch(text[], bigint[], integer[], integer[], integer[], bytea, bytea)']::regprocedure[])
+  loop
+    execute format('alter function %s set search_path = pg_catalog, %I, pg_temp', v_function, current_schema());
+  end loop;
 end
 $$;

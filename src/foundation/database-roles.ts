@@ -9,7 +9,7 @@ import pg from 'pg'
 
 /** The schemas that the service's role owns, because the service creates and drops their tables at run time. */
 const serviceSchemas = ['projections', 'pgboss'] as const
-/** The tables and views that the service's role can only read. The function `append_batch` writes the event log with the rights of its owner. */
+/** The tables and views that the service's role can only read. The function `append_events` writes the event log with the rights of its owner. */
 const readOnly = [
   'log_mark',
   'log_stream_marks',
@@ -19,7 +19,10 @@ const readOnly = [
   'schema_migrations',
 ]
 
-const append = 'append_batch(text[], bigint[], integer[], integer[], integer[], bytea, bytea)'
+const appends = [
+  'append_events(text[], bigint[], integer[], integer[], integer[], bytea, bytea, bigint, bytea)',
+  'append_batch(text[], bigint[], integer[], integer[], integer[], bytea, bytea)',
+]
 
 /** A role lacks rights that it needs, or has too many. `message` contains the role and the remedy. */
 export class RoleUnfit extends Error {
@@ -161,8 +164,9 @@ const grantRest = async (client: pg.Client, { service, schema }: Roles): Promise
       if (!reads) await client.query(`grant select on ${table} to ${to}`)
     } else if (!reads || !writes)
       await client.query(`grant select, insert, update, delete on ${table} to ${to}`)
-  if (!(await says(client, `has_function_privilege($1, '${append}', 'execute')`, [service])))
-    await client.query(`grant execute on function ${append} to ${to}`)
+  for (const append of appends)
+    if (!(await says(client, `has_function_privilege($1, '${append}', 'execute')`, [service])))
+      await client.query(`grant execute on function ${append} to ${to}`)
 }
 
 /**

@@ -799,6 +799,50 @@ describe('the event log in PostgreSQL', () => {
       }
     })
 
+    test.each([
+      ['the row at the end', 'where last_position = 2', true],
+      ['an earlier row', 'where last_position = 1', true],
+      ['no row', 'where false', true],
+      ['a row with other events', `where last_position = 2`, false, `'x'`],
+      ['an earlier row with other events', `where last_position = 1`, false, `'x'`],
+      ['a row that is missing', 'where last_position = 2', false, 'events', 'last_position + 1'],
+    ])(
+      'of a process that has seen %s are written only if the log still has it',
+      async (_, where, written, events = 'events', position = 'last_position') => {
+        const own = await open()
+        const client = new pg.Client({ connectionString: own.url })
+        await client.connect()
+        try {
+          await own.eventLog.append('ledger-a', 'none', newEvents(1))
+          await own.eventLog.append('ledger-b', 'none', newEvents(1))
+          const { rows } = await client.query(
+            `select append_events(array['operator-x'], array[-1]::bigint[], array[1], array[12], array[12], decode(repeat('00', 16), 'hex'), 'Tested',
+                                (select ${position} from log_segments ${where}), (select sha256(${events}) from log_segments ${where})) as results`,
+          )
+          expect(rows).toEqual([{ results: written ? ['0', '3'] : null }])
+          expect(await own.eventLog.head()).toBe(written ? 3n : 2n)
+        } finally {
+          await client.end()
+          await own.close()
+        }
+      },
+    )
+
+    test('of a process of release 1.0.0 fail if the log ends before its mark', async () => {
+      const own = await open()
+      const client = new pg.Client({ connectionString: own.url })
+      await client.connect()
+      try {
+        const append = () => client.query(batchOf(`'one', 'two'`, '1, 1'))
+        expect((await append()).rows).toEqual([{ results: ['0', '0'] }])
+        await client.query('update log_mark set position = 3')
+        await expect(append()).rejects.toThrow('the event log ends before its mark')
+      } finally {
+        await client.end()
+        await own.close()
+      }
+    })
+
     const batchOf = (streams: string, counts: string): string =>
       `select append_batch(array[${streams}], array[-1, -1]::bigint[], array[${counts}], array[12, 12], array[12, 12],
                            decode(repeat('00', 48), 'hex'), 'Tested') as results`
@@ -818,7 +862,7 @@ describe('the event log in PostgreSQL', () => {
         await sql.query(`begin isolation level ${level}`)
         try {
           await expect(sql.query(batchOf(`'one', 'two'`, '1, 1'))).rejects.toThrow(
-            `append_batch needs the isolation level read committed, not ${level}`,
+            `append_events needs the isolation level read committed, not ${level}`,
           )
         } finally {
           await sql.query('rollback')

@@ -2,7 +2,7 @@
 import pg from 'pg'
 import { expect } from 'vitest'
 
-const append = 'append_batch(text[], bigint[], integer[], integer[], integer[], bytea, bytea)'
+const append = 'append_events(text[], bigint[], integer[], integer[], integer[], bytea, bytea, bigint, bytea)'
 
 export const asking = async <T>(url: string, ask: (client: pg.Client) => Promise<T>): Promise<T> => {
   const client = new pg.Client({ connectionString: url })
@@ -31,7 +31,7 @@ const refused: readonly (readonly [string, RegExp])[] = [
   ['alter table log_segments disable trigger all', /must be owner of table log_segments/],
   ['drop table log_segments', /must be owner of table log_segments/],
   ['set role pg_write_all_data', /permission denied to set role/],
-  [`alter function ${append} security invoker`, /must be owner of function append_batch/],
+  [`alter function ${append} security invoker`, /must be owner of function append_events/],
   ['drop table users', /must be owner of table users/],
   ['create table public.mine (a int)', /permission denied for schema public/],
   ['create schema mine', /permission denied for database/],
@@ -45,7 +45,7 @@ export const expectAppendOnly = async (service: string): Promise<void> => {
     await client.query('create temp table log_mark (one boolean, position bigint, noted_at timestamptz)')
     await client.query('create table projections.log_stream_marks (id integer, name text, revision bigint)')
     const { rows } = await client.query(
-      `select append_batch(array['operator-x'], array[-1]::bigint[], array[1], array[12], array[12], $1, $2) as results`,
+      `select (append_events(array['operator-x'], array[-1]::bigint[], array[1], array[12], array[12], $1, $2, null, null))[:1] as results`,
       [Buffer.from('00000000000040008000000000000001', 'hex'), Buffer.from('Tested\x1e{}\x1e{}')],
     )
     expect(rows).toEqual([{ results: ['0'] }])

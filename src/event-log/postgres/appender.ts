@@ -11,7 +11,7 @@ import {
   Unavailable,
   UnknownOutcome,
 } from '../port.ts'
-import { type LastSeen, logEnd, lostFromLog, type Reads, type Seen } from './reads.ts'
+import { type LastSeen, lostFromLog, type Reads, type Seen } from './reads.ts'
 import { packSegment, type Segment } from './segment.ts'
 
 /** Collects appends, and writes one batch at a time over its own connection. */
@@ -27,7 +27,7 @@ const serverTimeoutMs = 8_000
 export const connectTimeoutMs = 5_000
 /** The SQLSTATE of a standby server. */
 const readOnly = '25006'
-/** The SQLSTATE of `append_batch` if rows were discarded. */
+/** The SQLSTATE of `append_events` if rows were discarded. */
 const rowsDiscarded = 'P0001'
 
 type QueuedAppend = {
@@ -53,18 +53,20 @@ type AppenderOptions = {
   readonly checkedHead: Reads['checkedHead']
 }
 
-/**
- * The last append that this process has written, with the SHA-256 of its events. A writer decides on what it has read and written, so the log
- * must still contain both. Otherwise, another process may have written other events at the same revisions.
- */
-type LastWritten = { stream: string; revision: number; hash: Buffer }
-
 type Writing = {
   readonly connection: Connection
   readonly lastSeen: Pick<LastSeen, 'get'>
   readonly checkedHead: Reads['checkedHead']
-  written: LastWritten | undefined
+  /**
+   * The last segment that this process has written. A writer decides on what it has read and written, so the log must still contain both.
+   * Otherwise, another process may have written other events at the same revisions.
+   */
+  written: Seen | undefined
 }
+
+/** A log that contains the later segment also contains the earlier one. */
+const later = (one: Seen | undefined, other: Seen | undefined): Seen | undefined =>
+  one !== undefined && other !== undefined ? (one.position > other.position ? one : other) : (one ?? other)
 
 export const createAppender = ({ url, logger, lastSeen, checkedHead }: AppenderOptions): Appender => {
   const queue: QueuedAppend[] = []
@@ -169,8 +171,8 @@ const takeBatch = (queue: QueuedAppend[]): QueuedAppend[] => {
 }
 
 const write = async (writing: Writing, batch: readonly QueuedAppend[]): Promise<void> => {
-  const { connection, written } = writing
-  const seen = writing.lastSeen.get()
+  const { connection } = writing
+  const seen = later(writing.lastSeen.get(), writing.written)
   let client: pg.Client
   try {
     client = await connection.get()
@@ -180,26 +182,22 @@ const write = async (writing: Writing, batch: readonly QueuedAppend[]): Promise<
     return
   }
   try {
-    const { rows } = await client.query<{ results: string }>({
-      name: 'append_batch',
+    const { rows } = await client.query<{ results: string | null }>({
+      name: 'append_events',
       text: appendSql,
-      values: [
-        ...parameters(batch),
-        seen?.position.toString(),
-        seen?.hash,
-        written?.stream,
-        written?.revision,
-        written?.hash,
-      ],
+      values: [...parameters(batch), seen?.position.toString(), seen?.hash],
     })
-    if (rows.length === 0) {
+    const returned = rows[0]?.results ?? null
+    if (returned === null) {
       const error = await whyRefused(writing, seen)
       for (const append of batch) append.reject(error)
       return
     }
-    const results = (rows[0]?.results ?? '').slice(1, -1).split(',').map(Number)
-    writing.written = lastWritten(batch, results) ?? written
-    for (const [i, append] of batch.entries()) settle(append, results[i])
+    const results = returned.slice(1, -1).split(',')
+    const end = BigInt(results.pop() ?? 0)
+    const revisions = results.map(Number)
+    writing.written = lastWritten(batch, revisions, end) ?? writing.written
+    for (const [i, append] of batch.entries()) settle(append, revisions[i])
   } catch (error) {
     const sqlState = error instanceof pg.DatabaseError ? (error.code ?? '') : ''
     const unanswered = sqlState === '' || sqlState.startsWith('08') || sqlState.startsWith('57P')
@@ -234,44 +232,30 @@ const settle = (append: QueuedAppend, result: number | undefined): void => {
   else append.reject(new AppendConflict(append.stream, append.expected, -2 - result))
 }
 
-/** The last append of a batch that was written now. Repeated appends can be anywhere in the log. */
-const lastWritten = (batch: readonly QueuedAppend[], results: readonly number[]): LastWritten | undefined => {
-  const n = results.findLastIndex((result) => result >= 0 && result < repeatedFrom)
-  const append = batch[n]
-  const revision = results[n]
-  if (append === undefined || revision === undefined) return undefined
-  const { stream, segment } = append
-  return { stream, revision, hash: hash('sha256', segment.events, 'buffer') }
+/** The last append of a batch that was written now, if any. Repeated appends can be anywhere in the log. */
+const lastWritten = (
+  batch: readonly QueuedAppend[],
+  results: readonly number[],
+  position: bigint,
+): Seen | undefined => {
+  const append = batch[results.findLastIndex((result) => result >= 0 && result < repeatedFrom)]
+  return append && { position, hash: hash('sha256', append.segment.events, 'buffer') }
 }
 
-const whyRefused = async (
-  { checkedHead, written }: Writing,
-  seen: Seen | undefined,
-): Promise<LogRewritten> => {
+const whyRefused = async ({ checkedHead }: Writing, seen: Seen | undefined): Promise<LogRewritten> => {
   const contradiction = await checkedHead().catch((error: unknown) => error)
-  return contradiction instanceof LogRewritten ? contradiction : lostFromLog(inMemory(seen, written))
+  return contradiction instanceof LogRewritten
+    ? contradiction
+    : lostFromLog(`the event at position ${seen?.position} that this process has read or written`)
 }
-
-const inMemory = (seen: Seen | undefined, written: LastWritten | undefined): string =>
-  [
-    seen && `the event at position ${seen.position} that this process has read`,
-    written && `the event at revision ${written.revision} of ${written.stream} that this process has written`,
-  ]
-    .filter((event) => event !== undefined)
-    .join(', or ')
 
 /**
- * Writes a batch. Returns no row if the log has lost the last segment that was read (`$8`) or written (`$10`) by this process, or if it ends
- * before the position in `log_mark`.
+ * Writes a batch. Returns null if the log has lost the segment that ends at `$8`, the last one that this process has read or written, or if it
+ * ends before the position in `log_mark`.
  */
 const appendSql = `
-  select append_batch($1::text[], $2::bigint[], $3::integer[], $4::integer[], $5::integer[], $6::bytea, $7::bytea)::text as results
-    from log_head
-   where position = ${logEnd}
-     and ($8::bigint is null or (select sha256(events) from log_segments where last_position = $8::bigint) = $9::bytea)
-     and ($10::text is null or $12::bytea =
-           (select sha256(g.events) from log_segments g join log_streams s on s.id = g.stream_id
-             where s.name = $10::text and g.last_revision = $11::bigint))`
+  select append_events($1::text[], $2::bigint[], $3::integer[], $4::integer[], $5::integer[], $6::bytea, $7::bytea, $8::bigint, $9::bytea)::text
+    as results`
 
 const parameters = (batch: readonly QueuedAppend[]): unknown[] => [
   batch.map(({ stream }) => stream),

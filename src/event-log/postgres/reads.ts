@@ -55,7 +55,7 @@ const readBackwards = ofStream(
 )
 
 /** The position of the last event, or 0. `log_head` has the same position, unless the last rows were deleted. */
-export const logEnd = `coalesce((select last_position from log_segments order by last_position desc limit 1), 0)`
+const logEnd = `coalesce((select last_position from log_segments order by last_position desc limit 1), 0)`
 
 /**
  * `known`: the id of the event at the position of the reader's last event. `scanned`: the position up to which the query searches. `seen` and
