@@ -44,16 +44,15 @@ declare
   v_hash bytea;
   v_end bigint;
   v_recorded_at timestamptz;
-  v_streams integer[];
-  v_revisions bigint[];
-  v_distinct integer;
-  v_unnamed text;
-  v_marked boolean[];
-  v_marks integer;
+  v_stream integer;
+  v_revision bigint;
+  v_stream_at timestamptz;
+  v_before integer := 0;
   v_rows integer;
-  v_written integer;
-  v_events integer;
-  v_results bigint[];
+  v_written integer := 0;
+  v_events integer := 0;
+  v_streams integer[] := '{}';
+  v_results bigint[] := '{}';
 begin
   -- With any other isolation level, the statements after the lock would not see what was committed while it was awaited.
   if current_setting('transaction_isolation') <> 'read committed' then
@@ -71,63 +70,53 @@ begin
     return null;
   end if;
 
-  select array_agg(s.id order by n), array_agg(coalesce(greatest(s.revision, g.last_revision), -1) order by n), count(distinct a.name),
-         array_agg(split_part(a.name, '-', 1) not in ('ledger', 'profile')
-                     or date_bin('10 s', g.recorded_at, 'epoch') is distinct from date_bin('10 s', v_now, 'epoch') order by n)
-    into v_streams, v_revisions, v_distinct, v_marked
-    from unnest(p_streams) with ordinality as a (name, n)
-    left join log_stream_marks s on s.name = a.name
-    left join lateral (select last_revision, recorded_at from log_segments where stream_id = s.id order by last_revision desc limit 1) g on true;
-  if v_distinct <> cardinality(p_streams) then
-    raise exception 'a batch names each stream once';
-  end if;
-  if -1 = any (p_expected) then
-    insert into log_stream_marks (name, revision)
-    select name, count - 1 from unnest(p_streams, p_expected, p_counts) as a (name, expected, count) where expected = -1
-    on conflict (name) do nothing;
-    select array_agg(s.id order by n), min(a.name) filter (where s.id is null and expected = -1)
-      into v_streams, v_unnamed
-      from unnest(p_streams, p_expected) with ordinality as a (name, expected, n) left join log_stream_marks s on s.name = a.name;
-    if v_unnamed is not null then
-      raise exception 'log_stream_marks discarded the name of %: a foreign trigger or rule changes what is written to the event log; remove it ("\d log_stream_marks" in psql shows it)',
-        v_unnamed;
+  for n in 1 .. cardinality(p_streams) loop
+    select s.id, greatest(s.revision, g.last_revision), g.recorded_at into v_stream, v_revision, v_stream_at
+      from log_stream_marks s
+      left join lateral (select last_revision, recorded_at from log_segments where stream_id = s.id order by last_revision desc limit 1) g on true
+     where s.name = p_streams[n];
+    v_rows := 1;
+    if v_stream is null and p_expected[n] = -1 then
+      insert into log_stream_marks (name, revision) values (p_streams[n], p_counts[n] - 1) returning id into v_stream;
+      get diagnostics v_rows = row_count;
+    elsif v_stream = any (v_streams) then
+      raise exception 'a batch names each stream once';
+    elsif v_revision is distinct from p_expected[n] then
+      v_stream := null;
+      v_results := v_results || coalesce(
+        append_again(p_streams[n], p_expected[n], p_counts[n], substring(p_ids from 16 * v_before + 1 for 16 * p_counts[n])), -1);
+    elsif split_part(p_streams[n], '-', 1) not in ('ledger', 'profile')
+          or date_bin('10 s', v_stream_at, 'epoch') is distinct from date_bin('10 s', v_now, 'epoch') then
+      update log_stream_marks set revision = v_revision + p_counts[n] where id = v_stream;
+      get diagnostics v_rows = row_count;
     end if;
-  end if;
+    if v_rows <> 1 then
+      raise exception 'log_stream_marks discarded the revision of %: a foreign trigger or rule changes what is written to the event log; remove it ("\d log_stream_marks" in psql shows it)',
+        p_streams[n];
+    end if;
+    v_streams := v_streams || v_stream;
+    if v_stream is not null then
+      v_results := v_results || p_expected[n] + p_counts[n];
+      v_written := v_written + 1;
+      v_events := v_events + p_counts[n];
+    end if;
+    v_before := v_before + p_counts[n];
+  end loop;
 
   insert into log_segments (last_position, last_revision, stream_id, count, bytes, recorded_at, family, ids, events)
   select v_end + sum(count) over (order by n), expected + count, stream, count, bytes, v_now, split_part(name, '-', 1),
          substring(p_ids from (16 * ids_before + 1)::integer for 16 * count),
          substring(p_events from stored_before::integer + 1 for stored)
     from (select *, sum(count) over (order by n) - count as ids_before, sum(stored) over (order by n) - stored as stored_before
-            from unnest(p_streams, p_expected, p_counts, p_bytes, p_stored, v_streams, v_revisions)
-                 with ordinality as a (name, expected, count, bytes, stored, stream, revision, n)) append
-   where revision = expected;
+            from unnest(p_streams, p_expected, p_counts, p_bytes, p_stored, v_streams)
+                 with ordinality as a (name, expected, count, bytes, stored, stream, n)) append
+   where stream is not null;
   get diagnostics v_rows = row_count;
-
-  select count(*) filter (where revision = expected), coalesce(sum(count) filter (where revision = expected), 0),
-         array_agg(case when revision = expected then expected + count
-                        else append_again(name, expected, count, substring(p_ids from (16 * ids_before + 1)::integer for 16 * count))
-                   end order by n)
-    into v_written, v_events, v_results
-    from (select *, sum(count) over (order by n) - count as ids_before
-            from unnest(p_streams, p_expected, p_counts, v_revisions) with ordinality as a (name, expected, count, revision, n)) append;
   if v_rows <> v_written then
     raise exception 'log_segments stored % of % rows: a foreign trigger or rule changes what is written to the event log; remove it ("\d log_segments" in psql shows it)',
       v_rows, v_written;
   end if;
 
-  if true = any (v_marked) then
-    update log_stream_marks m set revision = expected + count
-      from unnest(v_streams, p_expected, p_counts, v_revisions, v_marked) as a (stream, expected, count, revision, marked)
-     where m.id = stream and marked and a.revision = expected and expected >= 0;
-    get diagnostics v_rows = row_count;
-    select count(*) into v_marks from unnest(p_expected, v_revisions, v_marked) as a (expected, revision, marked)
-     where marked and revision = expected and expected >= 0;
-    if v_rows <> v_marks then
-      raise exception 'log_stream_marks stored % of % rows: a foreign trigger or rule changes what is written to the event log; remove it ("\d log_stream_marks" in psql shows it)',
-        v_rows, v_marks;
-    end if;
-  end if;
   if v_written > 0 then
     if v_noted_at not between v_now - interval '10 s' and v_now then
       update log_mark set position = v_end + v_events, noted_at = v_now;
