@@ -1,10 +1,10 @@
--- Each append changed the row of the log's head and the row of its stream. PostgreSQL keeps every version of a changed row as long as any transaction
--- is open, such as that of a backup, and each append had to read them all. Now log_segments shows where the log and its streams end, and these rows are
--- changed only once in ten seconds. They still show that the last rows of log_segments were deleted, or that only a part of the log was restored.
+-- Each append changed the row of the log's head and the row of its stream. While any transaction is open, such as that of a backup, PostgreSQL keeps
+-- every version of a changed row, and each append had to read them all. Now log_segments shows where the log and its streams end, and most appends
+-- change neither row. The rows still show that the last rows of log_segments were deleted, or that only a part of the log was restored.
 --
--- Not additive: log_head and log_streams become views with the former columns that release 1.0.0 reads, so its processes keep running.
+-- Not additive: log_head and log_streams become views with the columns that release 1.0.0 reads, so its processes keep running.
 
--- revision: one that the stream had reached. It is the last one, unless the stream is one of the many that calls write, and was busy.
+-- revision: one that the stream had reached. Of a ledger or profile, it can be ten seconds old; of any other stream, it is the last one.
 alter table log_streams rename to log_stream_marks;
 
 create view log_streams as
@@ -28,7 +28,7 @@ create view log_head as
 --
 -- A stream that is named twice would get two events with one revision, so it is an error.
 --
--- The mark of a stream is exact in all families but the two with many events: the revocation of a key must not go missing.
+-- The revisions of log_stream_marks are exact except for ledgers and profiles, so that a deleted revocation of a key is noticed.
 create function append_events(
   p_streams text[], p_expected bigint[], p_counts integer[], p_bytes integer[], p_stored integer[], p_ids bytea, p_events bytea,
   p_seen bigint, p_seen_hash bytea

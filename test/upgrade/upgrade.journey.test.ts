@@ -11,6 +11,7 @@ import { cliJson, eventually, type Service, startService } from '../support/serv
 import { observe } from '../support/used-installation.ts'
 import {
   backupPathOf,
+  type KeptInstallation,
   pathOf,
   readKept,
   releasesKept,
@@ -38,6 +39,19 @@ const started = async (environment: Record<string, string>): Promise<Service> =>
   return service
 }
 
+const environmentOf = (
+  { secretKey }: KeptInstallation,
+  { url, keyDir }: { readonly url: string; readonly keyDir: string },
+): Record<string, string> => ({
+  DATABASE_URL: url,
+  KEY_DIR: keyDir,
+  SECRET_KEY: secretKey,
+  TWO_PERSON: 'off',
+  EMAIL_PROBE: 'off',
+  DNS_SERVERS: '127.0.0.1:9',
+  EGRESS_ALLOW: '127.0.0.1',
+})
+
 describe.each(releasesKept())('over the data of release %s', (release) => {
   test('the service starts, reads every event, shows the earlier state, answers, and proves it', async () => {
     const kept = readKept(release)
@@ -45,15 +59,7 @@ describe.each(releasesKept())('over the data of release %s', (release) => {
     cleanUp.push(database.drop)
     const { url, keyDir } = database
     await restoreKept(kept, { url, keyDir })
-    const environment = {
-      DATABASE_URL: url,
-      KEY_DIR: keyDir,
-      SECRET_KEY: kept.secretKey,
-      TWO_PERSON: 'off',
-      EMAIL_PROBE: 'off',
-      DNS_SERVERS: '127.0.0.1:9',
-      EGRESS_ALLOW: '127.0.0.1',
-    }
+    const environment = environmentOf(kept, database)
     const before = await read(url, (client) => recordedEvents(client))
     // Jobs are off, because they would delete old data.
     const service = await started({ ...environment, ROLES: 'api,dashboard,projector' })
@@ -80,15 +86,7 @@ describe.each(releasesKept())('over the data of release %s', (release) => {
       const { url, keyDir, drop } = await emptyDatabase()
       cleanUp.push(drop)
       await restoreKeys(kept, keyDir)
-      const environment: Record<string, string> = {
-        DATABASE_URL: url,
-        KEY_DIR: keyDir,
-        SECRET_KEY: kept.secretKey,
-        TWO_PERSON: 'off',
-        EMAIL_PROBE: 'off',
-        DNS_SERVERS: '127.0.0.1:9',
-        EGRESS_ALLOW: '127.0.0.1',
-      }
+      const environment = environmentOf(kept, { url, keyDir })
       if (engine !== 'PostgreSQL') {
         const double = await startEventStoreDouble()
         cleanUp.push(() => double.close())

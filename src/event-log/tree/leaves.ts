@@ -42,10 +42,10 @@ const carriedDigest = (metadata: string): string | null => {
 export const leafDigestOf = (event: RecordedEvent): string =>
   carriedDigest(event.metadata) ?? recompute(event, { ...event, previous: genesisDigest }).computed
 
-/** A page of this service's events, in log order. The log was read up to `position`, from which `read` includes all events. */
+/** A page of this service's events, in log order. The log was read up to `position`. `all` also contains the events of others. */
 type OwnEvents = {
   readonly events: readonly RecordedEvent[]
-  readonly read: readonly RecordedEvent[]
+  readonly all: readonly RecordedEvent[]
   readonly position: Position
 }
 
@@ -67,10 +67,10 @@ export async function* ownEventsAfter(
   const done = new AbortController()
   const items = eventLog.subscribe({ after, known, prefixes: [], batchMax, signal: done.signal })
   for await (const item of readingAhead(items, done)) {
-    const read = item.kind === 'events' ? item.events : []
+    const all = item.kind === 'events' ? item.events : []
     yield {
-      events: read.filter((event) => event.position <= head && isOurs(event)),
-      read,
+      events: all.filter((event) => event.position <= head && isOurs(event)),
+      all,
       position: item.position,
     }
     if (item.position >= head) return

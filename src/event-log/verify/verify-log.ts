@@ -231,12 +231,12 @@ const readAll = async (
   const head = await eventLog.head()
   let last = begun.after
   try {
-    for await (const { events, read, position } of ownEventsAfter(eventLog, {
+    for await (const { events, all, position } of ownEventsAfter(eventLog, {
       after: begun.after,
       batchMax: pageEvents,
     })) {
-      if (eventLog.gapless) for (const fault of gapsIn(read, last)) report(fault)
-      last = read.at(-1)?.position ?? last
+      if (eventLog.gapless) for (const fault of gapsIn(all, last)) report(fault)
+      last = all.at(-1)?.position ?? last
       await goOn(eventLog, chains, { events, after: begun.after })
       for (const event of events) {
         const fault = chains.check(event)
