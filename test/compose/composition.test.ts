@@ -23,6 +23,7 @@ import {
   removeAll,
   secrets,
   skipped,
+  tellWhy,
   type,
 } from './composition.ts'
 import { docker } from './docker.ts'
@@ -61,11 +62,7 @@ const answersAgain = async (calls: Calls): Promise<void> => {
     .toBeGreaterThan(perSecond)
 }
 
-/** If a test fails, prints the output to look at first. */
-const tellWhenFailed = ({ onTestFailed }: TestContext): void =>
-  onTestFailed(async () => {
-    console.log(await compose('ps', '--all'), await compose('logs', '--no-color', '--tail', '20'))
-  })
+const tellWhenFailed = ({ onTestFailed }: TestContext): void => onTestFailed(tellWhy)
 
 describe.skipIf(skipped)('one node', () => {
   beforeEach(tellWhenFailed)

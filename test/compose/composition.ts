@@ -35,9 +35,23 @@ export const guide = {
   restore: () => block('How do I restore in Docker Compose?', 0),
 }
 
+/** Prints the output to look at first when something failed. */
+export const tellWhy = async (): Promise<void> =>
+  console.log(await compose('ps', '--all'), await compose('logs', '--no-color', '--tail', '20'))
+
 /** Runs commands from the guide in a shell, in the checkout. The tests run as root and have no sudo. */
-export const type = async (commands: string): Promise<string> =>
-  run(['bash', '-euc', `sudo() { "$@"; }\n${commands}`], { cwd: checkout, timeoutMs: commandsMs })
+export const type = async (commands: string): Promise<string> => {
+  try {
+    return await run(['bash', '-euc', `sudo() { "$@"; }\n${commands}`], {
+      cwd: checkout,
+      timeoutMs: commandsMs,
+    })
+  } catch (error) {
+    // The commands also run outside of a test, where nothing else would print this.
+    await tellWhy().catch(console.log)
+    throw error
+  }
+}
 
 /** Runs a command in a container of the service, because a container of its own takes several seconds to start and to remove. */
 export const commandLine = async (...args: readonly string[]): Promise<Record<string, string>> =>
