@@ -41,7 +41,8 @@ const monthBefore = (): string => {
 /** Reloads the page until the projections have folded the expected row. */
 const appears = async (page: Page, selector: string): Promise<void> => {
   for (const end = Date.now() + eventualMs; (await page.locator(selector).count()) === 0; await page.reload())
-    if (Date.now() > end) throw new Error(`${page.url()} has no ${selector}`)
+    if (Date.now() > end)
+      throw new Error(`${page.url()} has no ${selector}: ${(await text(page)).slice(0, 500)}`)
 }
 
 const saved = async (page: Page, name: string): Promise<string> => {
