@@ -16,9 +16,10 @@ type Request = { readonly user: string; readonly key: string; readonly asked: st
 
 /** Returns null if the key is new and the command can run, and otherwise the answer to the first request. Throws `Refused`. */
 export const takeKey = async (parts: Parts, { user, key, asked }: Request): Promise<string | null> => {
+  // A statement of its own, because an insert would still conflict with rows that the same statement deletes.
+  await parts.pool.query(`delete from admin_requests where sent_at < now() - interval '1 day'`)
   const { rowCount } = await parts.pool.query(
-    `with swept as (delete from admin_requests where sent_at < now() - interval '1 day')
-     insert into admin_requests (id_hash, asked_hash) values ($1, $2) on conflict do nothing`,
+    'insert into admin_requests (id_hash, asked_hash) values ($1, $2) on conflict do nothing',
     [digest(parts, user, key), digest(parts, asked)],
   )
   if (rowCount === 1) return null

@@ -731,6 +731,18 @@ describe('the admin API', () => {
     }
   })
 
+  test('executes a request again if its Idempotency-Key was used more than a day ago', async () => {
+    const given = { organization: organizationId, amount: '5', reason: 'each day' }
+    const headers = { 'idempotency-key': `each-day-${organizationId}` }
+    const events = await added(async () => {
+      expect((await onApi(room, as('finance'), grant, given, { headers })).statusCode).toBe(200)
+      await room.foundation.pool.query("update admin_requests set sent_at = sent_at - interval '25 hours'")
+      const again = await onApi(room, as('finance'), grant, given, { headers })
+      expect([again.statusCode, again.headers['idempotent-replayed']]).toEqual([200, undefined])
+    })
+    expect(events).toHaveLength(2)
+  })
+
   test.each([
     ['not json', 'application/json', 400],
     ['[]', 'application/json', 400],
