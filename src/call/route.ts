@@ -12,14 +12,7 @@ import { type AnswerHeaders, callHeaders, errorBody, safeHeaders, sendRefusal } 
 import { boundConnections, type OpenRequests, openRequestsOn, type ReadingBounds } from './connections.ts'
 import type { CallDependencies } from './dependencies.ts'
 import { type BrokenRequest, brokenRequest, rawAnswer, refusalOf, unknownMethodIn } from './error-handler.ts'
-import {
-  echoedCharactersMax,
-  noRoute,
-  type Refusal,
-  temporarilyUnavailable,
-  unreadableBody,
-  wrongMethod,
-} from './errors.ts'
+import { echoedCharactersMax, noRoute, type Refusal, unreadableBody, wrongMethod } from './errors.ts'
 import type { AnyCapabilityForm } from './form.ts'
 import { bodyBytesMax, createBodyReader } from './request-body.ts'
 import { answerCall } from './sequence.ts'
@@ -135,7 +128,7 @@ const openServer = (
     requestTimeout: requestTimeoutMs,
     keepAliveTimeout: keepAliveTimeoutMs,
     exposeHeadRoutes: false,
-    // Fastify would answer in its own format while closing, so `refuseBeforeCalls` answers instead.
+    // Requests that arrive on open connections while the host closes are answered as usual, because what they need is closed later.
     return503OnClosing: false,
     http: server,
     ...(tls === null
@@ -151,7 +144,7 @@ const openServer = (
   return host
 }
 
-/** Refuses requests before their body is read: while the host closes, if their framing is ambiguous, or if no route matches. */
+/** Refuses requests before their body is read: if their framing is ambiguous, or if no route matches. */
 const refuseBeforeCalls = (
   host: FastifyInstance,
   {
@@ -173,14 +166,9 @@ const refuseBeforeCalls = (
     return refuse(reply, refusal, { ...headers, connection: 'close' })
   }
   host.setNotFoundHandler(refuseMissing)
-  let closing = false
-  host.addHook('preClose', (done) => {
-    closing = true
-    done()
-  })
   host.addHook('onRequest', (request, reply, done) => {
     reply.headers(safeHeaders)
-    const fault = closing ? temporarilyUnavailable() : misframed(request.raw)
+    const fault = misframed(request.raw)
     if (fault !== null) {
       connections.endsWith(request.raw)
       refuse(reply, fault, { connection: 'close' })
