@@ -39,13 +39,13 @@ type GateBounds = {
   readonly lookMs: number
   /** The server is queried if work takes this long, or if nothing succeeds for this long. */
   readonly stalledMs: number
-  /** How long to wait for the answer to a query. */
+  /** How long to wait for the answer to a query. A server on a host without spare processor time can need several seconds. */
   readonly answerMs: number
   /** The pause between two queries while the gate is shut. */
   readonly againMs: number
 }
 
-const gateBounds: GateBounds = { lookMs: 250, stalledMs: 1_000, answerMs: 2_000, againMs: 500 }
+const gateBounds: GateBounds = { lookMs: 250, stalledMs: 1_000, answerMs: 5_000, againMs: 500 }
 /** How often to log that the gate is still shut. */
 const toldAgainMs = 60_000
 
