@@ -17,8 +17,8 @@ import { unavailableWhenLate } from './waiting.ts'
  */
 
 const keyCharactersMax = 255
-/** The longest wait of a call for its claim. A claim takes milliseconds while the database works. */
-export const claimWaitMs = 3_000
+/** The longest wait of a call for its claim. A claim takes milliseconds, but several seconds on a host without spare processor time. */
+export const claimWaitMs = 5_000
 const letGoWaitMs = 1_000
 
 export type IdempotencyClaim = KeyedRequest

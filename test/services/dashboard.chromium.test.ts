@@ -105,8 +105,7 @@ const paths = (): Readonly<Record<string, string>> => {
 
 const day = (from: number): string => new Date(Date.now() + from * 86_400_000).toISOString().slice(0, 10)
 
-/** Only ends a test that hangs: beside other tests it may get little processor time. */
-const perWindowMs = 1_800_000
+const perWindowMs = 600_000
 
 // Each window mostly uses one processor, and only reads pages.
 describe.concurrent.each(screens.map((screen, place) => ({ ...screen, place })))(
