@@ -141,32 +141,40 @@ describe('when the event log refuses an append', () => {
 })
 
 describe('when the process ends', () => {
-  test('calls in flight are answered and charged; later ones get SYS_002 and are free', async () => {
+  test('calls in flight and calls on open connections are charged and answered, each as the last of its connection', async () => {
     const app = await house.another()
     const apiUrl = String(app.apiUrl)
+    const busy = openRaw(apiUrl)
+    const idle = openRaw(apiUrl)
     try {
       const partner = await house.partner({ credits: '10' })
       const before = (await house.eventsOf(partner.organizationId)).length
       const body = JSON.stringify({ ip: places.london })
       const request = `POST /v1/ip/lookup HTTP/1.1\r\nHost: x\r\nx-api-key: ${partner.apiKey}\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`
+      idle.write(request)
+      await idle.answers(1)
       const log = await blockedLog()
-      const connection = openRaw(apiUrl)
-      connection.write(request)
+      busy.write(request)
       await log.waiting()
-      const ended = app.close()
+      const left = app.leave({ pause: false })
       await until('the host takes no new connections', () => refusesConnections(apiUrl))
-      connection.write(request)
+      idle.write(request)
+      // This request is not answered, because the previous answer ends the connection.
+      busy.write(request)
       await log.release()
-      const [answered, late] = await connection.answers(2)
-      await ended
-      expect(answered?.status).toBe(200)
-      expect(answered?.headers.get('credits-charged')).toBe('1')
+      const inFlight = await busy.answers(2)
+      const late = (await idle.answers(2)).slice(1)
+      await left
+      await app.close()
+      for (const answers of [inFlight, late])
+        expect(answers.map(({ status, headers }) => [status, headers.get('connection')])).toEqual([
+          [200, 'close'],
+        ])
       const events = (await house.eventsOf(partner.organizationId)).slice(before)
-      expect(typesOf(events)).toEqual(['KeyUsed', 'CreditCharged'])
-      if (late === undefined) return
-      expectErrorObject(late, unavailable)
-      expect(late.headers.get('retry-after')).toMatch(/^[1-9]\d*$/)
+      expect(typesOf(events)).toEqual(Array(3).fill(['KeyUsed', 'CreditCharged']).flat())
     } finally {
+      busy.close()
+      idle.close()
       await app.close()
     }
   })
