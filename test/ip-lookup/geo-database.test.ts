@@ -1,6 +1,7 @@
-import { mkdtemp, rename, rm, truncate, unlink, writeFile } from 'node:fs/promises'
+import { mkdtemp, readFile, rename, rm, truncate, unlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { Reader, type Response } from 'maxmind'
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
 import {
   bundledGeoPaths,
@@ -502,6 +503,24 @@ describe.runIf(exhaustive)('the bundled DB-IP files', () => {
       city: 'London',
     })
     expect(at(database, '2a01:4f8::1')).toMatchObject({ country_code: 'DE', is_eu: true })
+  })
+
+  it('are refused with a hole anywhere, also where one searched part ends and the next begins', async () => {
+    const bytes = await readFile(bundledGeoPaths()[0] ?? '')
+    const { searchTreeSize } = new Reader<Response>(bytes).metadata
+    const sections = [
+      { what: 'tree', start: 0, length: 8 },
+      { what: 'data section', start: searchTreeSize + 16, length: 64 },
+    ]
+    for (const { what, start, length } of sections) {
+      const place = start + 2 * 1024 * 1024 - length / 2
+      const damaged = hole(bytes, { at: place, length })
+      // Otherwise the hole could begin earlier.
+      damaged[place - 1] = 1
+      await expect(openGeoDatabase({ paths: [await file(damaged)], logger, clock })).rejects.toThrow(
+        `its ${what} has a hole at byte ${place}`,
+      )
+    }
   })
 
   it('their invented cities in unallocated space are never returned', () => {

@@ -31,6 +31,8 @@ export type GeoFile = {
 const decodedValuesMax = 100_000
 const samplesMax = 1_000
 const samplesPerSlice = 50
+/** The number of bytes searched for holes in a slice. Bytes that were never read before can take a few milliseconds per megabyte. */
+const searchedPerSlice = 1024 * 1024
 /** The maximum number of attempts. Samples in private or reserved space are dropped, and a file can have no other addresses. */
 const sampleAttemptsMax = 5_000
 /** The maximum number of empty branches that the search for one sample visits. */
@@ -85,8 +87,7 @@ const checkedFile = async (read: {
   if (!Number.isSafeInteger(metadata.nodeCount) || metadata.nodeCount < 1) throw new Error('it has no tree')
   if (!(buildMs > 0 && buildMs < now + futureMaxMs))
     throw new Error('its build date is missing or in the future')
-  checkSections(bytes, metadata)
-  await nextTurn()
+  await checkSections(bytes, metadata)
   const loaded = { path, signature, reader, buildMs, databaseType: String(metadata.databaseType) }
   const shapes: RecordShape[] = []
   const families: (4 | 6)[] = []
@@ -108,17 +109,28 @@ const checkedFile = async (read: {
 }
 
 /** Checks that the tree ends as stated in the metadata, and that neither the tree nor the data section has a hole. */
-function checkSections(bytes: Buffer, metadata: Reader<Response>['metadata']): void {
+async function checkSections(bytes: Buffer, metadata: Reader<Response>['metadata']): Promise<void> {
   const dataEnd = bytes.lastIndexOf(metadataMarker)
   const dataStart = metadata.searchTreeSize + 16
   if (dataEnd < dataStart) throw new Error('it ends before its data section')
   if (bytes.subarray(metadata.searchTreeSize, dataStart).some((byte) => byte !== 0)) {
     throw new Error('its tree does not end as stated in its metadata')
   }
-  const inTree = bytes.subarray(0, metadata.searchTreeSize).indexOf(Buffer.alloc(holeBytes.tree))
-  if (inTree >= 0) throw new Error(`its tree has a hole at byte ${inTree}`)
-  const inData = bytes.subarray(dataStart, dataEnd).indexOf(Buffer.alloc(holeBytes.data))
-  if (inData >= 0) throw new Error(`its data section has a hole at byte ${dataStart + inData}`)
+  const inTree = await holeIn(bytes.subarray(0, metadata.searchTreeSize), holeBytes.tree)
+  if (inTree !== null) throw new Error(`its tree has a hole at byte ${inTree}`)
+  const inData = await holeIn(bytes.subarray(dataStart, dataEnd), holeBytes.data)
+  if (inData !== null) throw new Error(`its data section has a hole at byte ${dataStart + inData}`)
+}
+
+/** Returns the place of the first `length` zero bytes in a row. */
+async function holeIn(bytes: Buffer, length: number): Promise<number | null> {
+  const hole = Buffer.alloc(length)
+  for (let from = 0; from < bytes.length; from += searchedPerSlice) {
+    const at = bytes.subarray(from, from + searchedPerSlice + length - 1).indexOf(hole)
+    if (at >= 0) return from + at
+    await nextTurn()
+  }
+  return null
 }
 
 async function shapesOf(
