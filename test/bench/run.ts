@@ -13,11 +13,7 @@ import { start } from './start.ts'
 import { statement } from './statement.ts'
 import { takeTurn } from './turn.ts'
 
-/**
- * Prints ratios measured within one run, because absolute figures depend on the machine and its load. Usage: `npm run bench [--
- * --only call,append --rounds 5 --seconds 5 --events 1000000 --long --json]`. `node --cpu-prof test/bench/run.ts` shows the time
- * spent in this process.
- */
+/** `node --cpu-prof test/bench/run.ts` shows the time spent in this process. */
 
 const scenarios: Readonly<Record<string, (options: BenchOptions) => Promise<Row[]>>> = {
   call,
@@ -33,38 +29,76 @@ const scenarios: Readonly<Record<string, (options: BenchOptions) => Promise<Row[
   statement,
 }
 
-const { values } = parseArgs({
-  options: {
-    only: { type: 'string' },
-    rounds: { type: 'string', default: '5' },
-    seconds: { type: 'string', default: '5' },
-    events: { type: 'string', default: '1000000' },
-    long: { type: 'boolean', default: false },
-    'bare-ulid': { type: 'boolean', default: false },
-    json: { type: 'boolean', default: false },
-  },
-})
+const usage = `Prints ratios measured within one run, because absolute figures depend on the machine and its load.
+
+Usage: npm run bench [-- OPTIONS]
+
+  --only NAME,...  run only these (default: all): ${Object.keys(scenarios).join(', ')}
+  --rounds N       repeat each measurement (default: 5)
+  --seconds N      the length of each load (default: 5)
+  --events N       the size of the event logs to prepare (default: 1000000)
+  --long           also measure more processes and longer histories
+  --bare-ulid      make the request ids of the route that is compared with a call by ulid(), which is slower
+  --json           print JSON
+  --help           print this text
+
+DATABASE_URL names a PostgreSQL server to use instead of the embedded one.`
+
+/** Ends this process with the exit code for wrong usage. */
+const refuse = (why: string): never => {
+  process.stderr.write(`bench: ${why}. Run it with --help to see the options.\n`)
+  process.exit(2)
+}
+
+const { values } = (() => {
+  try {
+    return parseArgs({
+      options: {
+        only: { type: 'string' },
+        rounds: { type: 'string', default: '5' },
+        seconds: { type: 'string', default: '5' },
+        events: { type: 'string', default: '1000000' },
+        long: { type: 'boolean', default: false },
+        'bare-ulid': { type: 'boolean', default: false },
+        json: { type: 'boolean', default: false },
+        help: { type: 'boolean', default: false },
+      },
+    })
+  } catch (error) {
+    return refuse(error instanceof Error ? error.message : String(error))
+  }
+})()
+if (values.help) {
+  process.stdout.write(`${usage}\n`)
+  process.exit(0)
+}
+const numberOf = (option: 'rounds' | 'seconds' | 'events'): number => {
+  const number = Number(values[option])
+  return Number.isSafeInteger(number) && number > 0
+    ? number
+    : refuse(`--${option} must be a positive whole number, but is "${values[option]}"`)
+}
 const options: BenchOptions = {
-  rounds: Number(values.rounds),
-  seconds: Number(values.seconds),
-  events: Number(values.events),
+  rounds: numberOf('rounds'),
+  seconds: numberOf('seconds'),
+  events: numberOf('events'),
   long: values.long,
   bareUlid: values['bare-ulid'],
   report: (line) => process.stderr.write(`${line}\n`),
 }
-const named = (name: string): ((options: BenchOptions) => Promise<Row[]>) => {
-  const scenario = scenarios[name]
-  if (scenario === undefined)
-    throw new Error(`there is no "${name}"; there are ${Object.keys(scenarios).join(', ')}`)
-  return scenario
-}
+const chosen = (values.only?.split(',') ?? Object.keys(scenarios)).map((name) => {
+  const run = scenarios[name]
+  return run === undefined
+    ? refuse(`there is no "${name}"; there are ${Object.keys(scenarios).join(', ')}`)
+    : { name, run }
+})
 
 // When this process exits, it also ends the processes that a benchmark started.
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => process.exit(1))
 await takeTurn(options.report)
 const rows: Row[] = []
-for (const name of values.only?.split(',') ?? Object.keys(scenarios)) {
+for (const { name, run } of chosen) {
   options.report(`\n${name}`)
-  rows.push(...(await named(name)(options)))
+  rows.push(...(await run(options)))
 }
 process.stdout.write(values.json ? `${JSON.stringify(rows, null, 2)}\n` : `\n${tableOf(rows)}\n`)
