@@ -824,6 +824,37 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         expect((await readToEnd(eventLog, { after })).events()).toHaveLength(written.length + 600)
       })
 
+      test('45 simultaneous reads of many streams return the events of each, even next to large, missing and impossible ones', async () => {
+        const large = freshStream()
+        const missing = freshStream()
+        for (let n = 0; n < 6; n++)
+          await eventLog.append(large, n === 0 ? 'none' : n - 1, [
+            newEvent({ data: `"${'x'.repeat(900_000)}"` }),
+          ])
+        const streams = Array.from({ length: 150 }, (_, n) => ({
+          stream: freshStream(),
+          events: newEvents(1 + (n % 4)),
+        }))
+        await Promise.all(streams.map(({ stream, events }) => eventLog.append(stream, 'none', events)))
+        const [written, ...others] = await Promise.all([
+          Promise.all(
+            streams.map(({ stream }, n) =>
+              n % 2 === 0 ? eventLog.read(stream, { max: 3 }) : eventLog.read(stream, { from: 1, max: 10 }),
+            ),
+          ),
+          readAll(eventLog, large),
+          errorOf(() => eventLog.read(missing, { max: 10 })),
+          errorOf(() => eventLog.read('ledger-a\u0000b', { max: 10 })),
+          errorOf(() => eventLog.read('', { max: 10 })),
+        ])
+        expect(written.map((own) => own.map(asWritten))).toEqual(
+          streams.map(({ events }, n) => (n % 2 === 0 ? events.slice(0, 3) : events.slice(1))),
+        )
+        const [all, ...errors] = others
+        expect(all).toHaveLength(6)
+        for (const error of errors) expect(error).toBeInstanceOf(StreamMissing)
+      })
+
       test.runIf(exhaustive)(
         '45 a read that does not fit into memory is refused, but a smaller read succeeds',
         async () => {

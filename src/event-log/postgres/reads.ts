@@ -4,6 +4,7 @@ import { createGathering } from '../../concurrency/gathering.ts'
 import {
   type EventLog,
   EventsUnreadable,
+  isStreamName,
   LogRewritten,
   type LookedBack,
   type Position,
@@ -35,24 +36,37 @@ const columns = `last_position, last_revision, count, bytes, ids, events,
   round(extract(epoch from recorded_at) * 1000) as recorded,
   (select name from log_streams where id = page.stream_id) as stream`
 
-/** The query for one page. `$1` to `$3` are its limits. `where` selects the segments, with parameters from `$4` on. */
-const page = (where: string, order: string): string => `
+/** The maximum number of segments, of events and of bytes in a page. */
+const pageLimits: readonly [string, string, string] = ['$1', '$2', '$3']
+
+/** The query for one page. `where` selects the segments, with parameters from `$4` on. */
+const page = (where: string, order: string, [segmentsMax, eventsMax, bytesMax] = pageLimits): string => `
   select ${columns} from (
     select *, sum(count) over found - count as events_before, sum(bytes) over found - bytes as bytes_before
-      from (select * from log_segments where ${where} order by ${order} limit $1) first
+      from (select * from log_segments where ${where} order by ${order} limit ${segmentsMax}) first
     window found as (order by ${order})) page
-   where events_before < $2 and bytes_before < $3`
+   where events_before < ${eventsMax} and bytes_before < ${bytesMax}`
 
-const ofStream = (where: string, order: string): string => `
-  select page.* from log_streams s left join lateral (${page(`stream_id = s.id and ${where}`, order)}) page on true
-   where s.name = $4 order by ${order}`
-const readForwards = ofStream('last_revision >= $5', 'last_revision')
+/** Pages of several streams, each with its number in the arrays. A stream that does not exist has no row. */
+const readForwards = `
+  with asked as materialized (
+    select n, revision, events_max, segments_max, (select id from log_streams s where s.name = asked.name) as id
+      from unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[])
+           with ordinality asked(name, revision, events_max, segments_max, n))
+  select asked.n::integer, page.* from asked left join lateral (${page(
+    'stream_id = asked.id and last_revision >= asked.revision',
+    'last_revision',
+    ['asked.segments_max', 'asked.events_max', '$5'],
+  )}) page on true
+   where asked.id is not null order by asked.n, last_revision`
 /** Reads backwards from the segment that contains the revision, or from the last segment. */
-const readBackwards = ofStream(
-  `last_revision <= coalesce((select n.last_revision from log_segments n
-     where n.stream_id = s.id and n.last_revision >= $5 order by n.last_revision limit 1), $5)`,
-  'last_revision desc',
-)
+const readBackwards = `
+  select page.* from log_streams s left join lateral (${page(
+    `stream_id = s.id and last_revision <= coalesce((select n.last_revision from log_segments n
+       where n.stream_id = s.id and n.last_revision >= $5 order by n.last_revision limit 1), $5)`,
+    'last_revision desc',
+  )}) page on true
+   where s.name = $4 order by last_revision desc`
 
 /** The position of the last event, or 0. `log_head` has the same position, unless the last rows were deleted. */
 const logEnd = `coalesce((select last_position from log_segments order by last_position desc limit 1), 0)`
@@ -113,17 +127,18 @@ type Looked = (SegmentRow | Nothing) &
 const isSegment = <Row extends SegmentRow | Nothing>(row: Row): row is Row & SegmentRow =>
   row.last_position !== null
 
-const boundsOf = (max: number): number[] => [Math.min(max, pageSegmentsMax), max, pageBytesMax]
+const segmentsMaxOf = (max: number): number => Math.min(max, pageSegmentsMax)
+const boundsOf = (max: number): number[] => [segmentsMaxOf(max), max, pageBytesMax]
 
 /** Whether the query has returned all segments. False if the page is full, so that more segments can follow. */
-const isComplete = (rows: readonly SegmentRow[], max: number): boolean => {
+const isComplete = (rows: readonly SegmentRow[], max: number, bytesMax = pageBytesMax): boolean => {
   let events = 0
   let bytes = 0
   for (const row of rows) {
     events += row.count
     bytes += row.bytes
   }
-  return rows.length < Math.min(max, pageSegmentsMax) && events < max && bytes < pageBytesMax
+  return rows.length < segmentsMaxOf(max) && events < max && bytes < bytesMax
 }
 
 /**
@@ -248,21 +263,73 @@ const askOf =
 
 type Asking = { readonly ask: Ask; readonly lastSeen: LastSeen }
 
+type PageAsked = { readonly stream: string; readonly from: number; readonly max: number }
+type Page = { readonly segments: readonly SegmentRow[]; readonly complete: boolean }
+/** Returns null if there is no such stream. */
+type ReadPage = (asked: PageAsked) => Promise<Page | null>
+
+const pagesMax = 64
+const pagesWaitingMax = 10_000
+
+/**
+ * Reads pages forwards. Pages that are requested in one turn of the event loop share a query, because many writers read their ledgers at the
+ * same time while processes compete for them.
+ */
+const createForwardPages = ({ ask }: Pick<Asking, 'ask'>): ReadPage => {
+  const { ask: readPage } = createGathering<PageAsked, Page | null>({
+    run: async (take) => {
+      const asked = take()
+      const bytesMax = Math.ceil(pageBytesMax / asked.length)
+      const rows = await ask<(SegmentRow | Nothing) & { n: number }>('read_forwards', [
+        asked.map(({ stream }) => stream),
+        asked.map(({ from }) => from),
+        asked.map(({ max }) => max),
+        asked.map(({ max }) => segmentsMaxOf(max)),
+        bytesMax,
+      ])
+      const found = Map.groupBy(rows, ({ n }) => n)
+      return asked.map(({ max }, i) => {
+        const segments = found.get(i + 1)?.filter(isSegment)
+        return segments === undefined ? null : { segments, complete: isComplete(segments, max, bytesMax) }
+      })
+    },
+    batchMax: pagesMax,
+    underWayMax: 3,
+    waitingMax: pagesWaitingMax,
+    refusal: () => new Unavailable('the event log is busy: too many streams are being read'),
+  })
+  return readPage
+}
+
+const createBackwardPages =
+  ({ ask }: Pick<Asking, 'ask'>): ReadPage =>
+  async ({ stream, from, max }) => {
+    const rows = await ask<SegmentRow | Nothing>('read_backwards', [...boundsOf(max), stream, from])
+    const segments = rows.filter(isSegment)
+    return rows.length === 0 ? null : { segments, complete: isComplete(segments, max) }
+  }
+
+type Reading = {
+  readonly pages: Readonly<Record<'forwards' | 'backwards', ReadPage>>
+  readonly lastSeen: LastSeen
+}
+
 const read = async (
-  { ask, lastSeen }: Asking,
+  { pages, lastSeen }: Reading,
   stream: string,
   { from, direction = 'forwards', max }: ReadOptions,
 ): Promise<RecordedEvent[]> => {
+  // PostgreSQL would refuse some names, and with them the pages of other streams in the same query.
+  if (!isStreamName(stream)) throw new StreamMissing(`"${stream.slice(0, 80)}" is not a stream name`)
   const forwards = direction === 'forwards'
   const events: RecordedEvent[] = []
   let bytes = 0
   let next = from ?? (forwards ? 0 : Number.MAX_SAFE_INTEGER)
   for (;;) {
     const wanted = max - events.length
-    const statement = forwards ? 'read_forwards' : 'read_backwards'
-    const rows = await ask<SegmentRow | Nothing>(statement, [...boundsOf(wanted), stream, next])
-    if (rows.length === 0) throw new StreamMissing(`there is no stream ${stream}`)
-    const segments = rows.filter(isSegment)
+    const page = await pages[direction]({ stream, from: next, max: wanted })
+    if (page === null) throw new StreamMissing(`there is no stream ${stream}`)
+    const { segments, complete } = page
     noteSegments(lastSeen, segments)
     for (const segment of segments) {
       const opened = openSegment(segment)
@@ -278,7 +345,7 @@ const read = async (
     }
     const last = events.at(-1)
     const found = events.length > max - wanted
-    if (last === undefined || !found || events.length >= max || isComplete(segments, wanted)) return events
+    if (last === undefined || !found || events.length >= max || complete) return events
     next = last.revision + (forwards ? 1 : -1)
   }
 }
@@ -387,8 +454,9 @@ export const createReads = (pool: pg.Pool, lastSeen: LastSeen): Reads => {
   const ask = askOf(pool)
   const asking = { ask, lastSeen }
   const find = createFinder(asking)
+  const pages = { forwards: createForwardPages(asking), backwards: createBackwardPages(asking) }
   return {
-    read: (stream, options) => read(asking, stream, options),
+    read: (stream, options) => read({ pages, lastSeen }, stream, options),
     lookAfter: (from, prefixes, max) => lookAfter(asking, from, prefixes, max),
     head: async () => {
       // Does not check the end, because "ledger verify" must be able to read a log that someone changed.
