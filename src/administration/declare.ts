@@ -83,7 +83,7 @@ export type Host = {
   readonly completion: (shell: Shell) => Promise<readonly string[]>
 }
 
-export type HowToOpen = Pick<FoundationOptions, 'anyEventLog' | 'anyHistory' | 'anyMark' | 'restored'>
+type HowToOpen = Pick<FoundationOptions, 'anyEventLog' | 'anyHistory' | 'anyMark' | 'restored'>
 
 export const shells = ['bash', 'zsh', 'fish'] as const
 export type Shell = (typeof shells)[number]
@@ -95,7 +95,7 @@ export const isPersonal = ({ changes, fields }: Pick<Declared, 'changes' | 'fiel
 /** The given values by field name, as text or as JSON values. A field without a value is absent. */
 export type Given = Readonly<Record<string, unknown>>
 
-export type Changes = {
+type Changes = {
   readonly of: 'money' | 'access' | 'rows' | 'people' | 'records' | 'settings'
   readonly asks: Asks
 }

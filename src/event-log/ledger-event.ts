@@ -5,7 +5,7 @@ import type { RecordedEvent } from './port.ts'
 import { type DecodedEvent, decodeEvent, faultOf, whyUnreadable } from './stored-event.ts'
 
 /** An event of a ledger cannot be used, so nothing that depends on it can be calculated. The message contains the stream and the revision. */
-export class LedgerEventInvalid extends Error {
+class LedgerEventInvalid extends Error {
   override name = 'LedgerEventInvalid'
   constructor(recorded: RecordedEvent, cause: unknown) {
     const { stream, revision, type } = recorded

@@ -226,7 +226,7 @@ export const isStreamName = (name: string): boolean => streamName.test(name)
 
 const streamName = /^[a-z][a-z0-9]*(-[A-Za-z0-9_.:]{1,120})?$/
 /** Whether an event of this service can have this type. */
-export const isEventTypeName = (type: string): boolean => eventTypeName.test(type)
+const isEventTypeName = (type: string): boolean => eventTypeName.test(type)
 
 const eventTypeName = /^[A-Za-z][A-Za-z0-9]{0,99}$/
 const uuidText = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/

@@ -218,7 +218,7 @@ const deadlineMs = 30 * 60_000
  * Compares two projections of the ledgers: the lines of each account's statements must add up to its balance. Returns the accounts that
  * differ (there must be none), or null if the two projections are at different positions.
  */
-export const reconcile = async (url: string, logger: Logger): Promise<UnbalancedRow[] | null> => {
+const reconcile = async (url: string, logger: Logger): Promise<UnbalancedRow[] | null> => {
   // Adding up long statements takes time and must not delay other queries, so it uses its own connection.
   const client = new pg.Client({
     connectionString: url,

@@ -156,7 +156,7 @@ const csvRoute = (pages: FastifyInstance, context: Dashboard): void => {
 
 /** An organization's usage: plots, their tables, and the day on which the credits will be used up. */
 
-export type UsageFigures = {
+type UsageFigures = {
   readonly calls: bigint
   readonly answered: bigint
   readonly rateLimited: bigint

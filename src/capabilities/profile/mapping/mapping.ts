@@ -58,7 +58,7 @@ const lidOf = (own: Fields, identifiers: Identifiers): string | null => {
 const instantCharactersMax = 40
 
 /** Returns milliseconds since 1970 for a timestamp with a zone, or for a number of seconds or milliseconds. */
-export const instantOf = (value: unknown): number | null => {
+const instantOf = (value: unknown): number | null => {
   if (typeof value === 'number' && Number.isFinite(value) && value > 0) {
     // As seconds, a larger number would be after the year 5000; as milliseconds, a smaller one would be before 1974.
     return Math.round(value < 100_000_000_000 ? value * 1000 : value)
