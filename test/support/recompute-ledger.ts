@@ -4,8 +4,9 @@
  *   curl -s "$URL/v1/ledger/export?from_revision=0" -H "x-api-key: $KEY" > 1.jsonl
  *   node recompute-ledger.ts 1.jsonl 2.jsonl …
  *
- * It checks that no event was changed, removed or moved; that charges and free calls follow from facts, price book and own
- * prices; and that no charge exceeds the overdraft limit. Compare the balance it prints with GET /v1/balance.
+ * It checks that no page is incomplete; that no event was changed, removed or moved; that charges and free calls follow
+ * from facts, price book and own prices; and that no charge exceeds the overdraft limit. Compare the balance that it prints with
+ * GET /v1/balance.
  */
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
@@ -48,6 +49,8 @@ export const createRecomputation = () => {
   let own: Read[] = []
   let call: Read = null
   let digest = ''
+  /** The revision with which the next page begins, or null after the last page. */
+  let next: number | null = 0
   const booksAt = (at: string): Read[] => {
     const begun: Read[] = header.price_books.filter((book: Read) => book.effective_from <= at)
     const [last] = begun.map((book) => book.effective_from).sort((a, b) => (a < b ? 1 : -1))
@@ -122,6 +125,7 @@ export const createRecomputation = () => {
     const at = { ledger: read.from_revision, event: read.revision, end: read.through_revision + 1 }
     check(at[read.kind as 'event'] === totals.events, `revision ${totals.events} is missing`)
     if (read.kind === 'ledger') header = read
+    next = read.kind === 'end' ? read.next_revision : totals.events
     if (read.kind !== 'event') return
     const { revision, event_id, type, metadata, data } = read
     const open = metadata.slice(0, metadata.lastIndexOf(',"digest":"'))
@@ -134,7 +138,9 @@ export const createRecomputation = () => {
     }
     totals.events++
   }
+  /** Throws if a page, or the end of one, is missing. */
   const result = (at = new Date().toISOString()) => {
+    check(next === null, `the export is incomplete: the rest after ${totals.events} events is missing`)
     const { events, calls, charged } = totals
     return { events, calls, charged: credits(charged), balance: credits(balanceAt(at)), digest }
   }
@@ -142,8 +148,13 @@ export const createRecomputation = () => {
 }
 
 const [, script, ...files] = process.argv
-if (import.meta.filename === script) {
-  const { line, result } = createRecomputation()
-  for (const file of files) readFileSync(file, 'utf8').trim().split('\n').forEach(line)
-  console.log(result())
-}
+if (import.meta.filename === script)
+  try {
+    check(files.length > 0, 'pass all pages of an export, in order')
+    const { line, result } = createRecomputation()
+    for (const file of files) readFileSync(file, 'utf8').trim().split('\n').forEach(line)
+    console.log(result())
+  } catch (error) {
+    console.error(`NOT PROVED: ${error instanceof Error ? error.message : String(error)}`)
+    process.exitCode = 1
+  }

@@ -112,10 +112,12 @@ export const verifyReceipt = (receipt: Receipt, verifierKey = receipt.verifier_k
 }
 
 const [, script, file, key] = process.argv
-if (import.meta.filename === script && file !== undefined)
+if (import.meta.filename === script)
   try {
-    const answer = JSON.parse(readFileSync(file, 'utf8'))
-    const receipt: Receipt = answer.result ?? answer
+    assert(file !== undefined, 'pass the file of a receipt')
+    const answer = JSON.parse(readFileSync(file ?? '', 'utf8'))
+    const receipt: Receipt = answer?.result ?? answer
+    assert(Array.isArray(receipt?.events), `${file} is not a receipt`)
     verifyReceipt(receipt, key)
     for (const { type, data } of receipt.events) console.log(`${type} ${data}`)
     const by = key === undefined ? ' by the key in the receipt itself' : ''
