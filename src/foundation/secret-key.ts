@@ -37,16 +37,21 @@ export const knownSecretKeysOf = async (config: Config): Promise<readonly Secret
 }
 
 const firstKey = async (config: Config): Promise<string> => {
-  const path = join(config.DATA_DIR, 'secret_key')
+  const fault = await whyNoFirstKey(config)
+  if (fault !== null) throw new ConfigError(fault)
+  return keyMadeIn(join(config.DATA_DIR, 'secret_key'))
+}
+
+/** Returns why the service cannot start without a SECRET_KEY; null if it has one, or creates one. */
+export const secretKeyFault = async (config: Config): Promise<string | null> =>
+  (await knownSecretKeysOf(config)) === null ? whyNoFirstKey(config) : null
+
+const whyNoFirstKey = async (config: Config): Promise<string | null> => {
   if (config.DATABASE_URL !== undefined)
-    throw new ConfigError(
-      'SECRET_KEY: required with DATABASE_URL, at least 32 characters. All processes and the command line must use the same value; otherwise, issued API keys do not work',
-    )
-  if (await holdsData(config.DATA_DIR))
-    throw new ConfigError(
-      `SECRET_KEY: it is not set and ${path} is missing, but the data in ${config.DATA_DIR} needs the key. Restore that file, or set SECRET_KEY to the old key. Nothing was changed.`,
-    )
-  return keyMadeIn(path)
+    return 'SECRET_KEY: required with DATABASE_URL, at least 32 characters. All processes and the command line must use the same value; otherwise, issued API keys do not work'
+  return (await holdsData(config.DATA_DIR))
+    ? `SECRET_KEY: it is not set and ${join(config.DATA_DIR, 'secret_key')} is missing, but the data in ${config.DATA_DIR} needs the key. Restore that file, or set SECRET_KEY to the old key. Nothing was changed.`
+    : null
 }
 
 /** Returns null if the file does not exist. */
@@ -80,7 +85,7 @@ export const useNextKeyFile = async ({ current, next }: { current: string; next:
 }
 
 /** Whether DATA_DIR contains a database. The key is stored before the database is created, so if there is a database but no key, the key is lost. */
-const holdsData = (dataDir: string): Promise<boolean> =>
+export const holdsData = (dataDir: string): Promise<boolean> =>
   access(join(placeIn(dataDir).cluster, 'PG_VERSION')).then(
     () => true,
     () => false,

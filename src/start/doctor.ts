@@ -30,6 +30,7 @@ import type { EventLog } from '../event-log/port.ts'
 import { addressesNow } from '../foundation/addresses.ts'
 import { runningPostgres, serviceUrlOf } from '../foundation/embedded/server.ts'
 import { openNamed } from '../foundation/open-event-log.ts'
+import { secretKeyFault } from '../foundation/secret-key.ts'
 import { withSessionSettings } from '../foundation/session-settings.ts'
 import { parseSoundConfig } from '../foundation/sound-config.ts'
 import { defaultMetricsPort } from '../metrics/host.ts'
@@ -138,7 +139,7 @@ async function locate({
   if (running.state !== 'stopped') return { url: serviceUrlOf(running.url), where: `embedded in ${dataDir}` }
   return wrong(`the embedded PostgreSQL in ${dataDir} is not running`, {
     advice:
-      'Start the service with it: npm start. If PostgreSQL does not start, read the end of postgres.log in that directory.',
+      'Correct the other faults first. Then start the service, which starts PostgreSQL: npm start. If it cannot start, it prints the reason; if PostgreSQL does not start, read the end of postgres.log in that directory.',
   })
 }
 
@@ -161,6 +162,8 @@ export const startChecks: readonly Check<Pick<Host, 'config'>>[] = [
     look: async ({ config }) => {
       try {
         await checkSurroundings(config)
+        const fault = await secretKeyFault(config)
+        if (fault !== null) return wrong(fault)
         return fine('the configured addresses, certificates and location files exist')
       } catch (error) {
         return wrong(reasonOf(error))

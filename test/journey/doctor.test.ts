@@ -1,4 +1,4 @@
-import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, readFile, rename, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, expect, test } from 'vitest'
 import { directoryForFile } from '../support/directory.ts'
@@ -145,6 +145,19 @@ test('a database that hangs is a fault within seconds; so is a stopped one, and 
   })
   expect(await readdir(join(dir, 'data'))).not.toContain('postgres.json')
 }, 180_000)
+
+test('without a database, a lost SECRET_KEY or KEY_DIR is still found', async () => {
+  const secret = join(dir, 'data', 'secret_key')
+  await rename(secret, join(dir, 'lost'))
+  try {
+    const { code, findings } = await doctor({ KEY_DIR: join(dir, 'no-keys') })
+    expect(code).toBe(1)
+    expectFinding(findings, 'surroundings', 'fault', /SECRET_KEY: .*secret_key is missing/)
+    expectFinding(findings, 'KEY_DIR', 'warning', /no-keys does not exist, but .* of an earlier start/)
+  } finally {
+    await rename(join(dir, 'lost'), secret)
+  }
+})
 
 test('on a machine where nothing was ever started, nothing is created', async () => {
   const { code, findings } = await doctor({ DATA_DIR: join(dir, 'none'), KEY_DIR: join(dir, 'no-keys') })

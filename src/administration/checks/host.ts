@@ -11,6 +11,7 @@ import { codeOf } from '../../event-log/directory.ts'
 import { keyDirOf } from '../../foundation/data-dir.ts'
 import { writtenDirs } from '../../foundation/embedded/cluster.ts'
 import { misspeltText, misspeltVariables } from '../../foundation/misspelt-variables.ts'
+import { holdsData } from '../../foundation/secret-key.ts'
 import { type DiskSpace, type DiskWatch, diskStateOf, scarcestOf, spaceText } from '../../guard/disk-space.ts'
 import { type Check, type Found, fine, reasonOf, wrong } from './check.ts'
 
@@ -126,7 +127,13 @@ export const hostChecks: readonly Check<Host>[] = [
       try {
         await access(`${dir}/.`, constants.R_OK | constants.W_OK | constants.X_OK)
       } catch (error) {
-        if (codeOf(error) === 'ENOENT') return fine(`${dir} is created with the first key`)
+        if (codeOf(error) === 'ENOENT')
+          return config.DATABASE_URL === undefined && (await holdsData(config.DATA_DIR))
+            ? wrong(`${dir} does not exist, but ${config.DATA_DIR} contains the data of an earlier start`, {
+                advice:
+                  'Restore or mount the directory before you start the service, unless this installation has not created a key yet.',
+              })
+            : fine(`${dir} is created with the first key`)
         return wrong(`${dir} cannot be read and written (${codeOf(error)})`, {
           severity: 'fault',
           advice:
