@@ -12,7 +12,14 @@ import { type AnswerHeaders, callHeaders, errorBody, safeHeaders, sendRefusal } 
 import { boundConnections, type OpenRequests, openRequestsOn, type ReadingBounds } from './connections.ts'
 import type { CallDependencies } from './dependencies.ts'
 import { type BrokenRequest, brokenRequest, rawAnswer, refusalOf, unknownMethodIn } from './error-handler.ts'
-import { echoedCharactersMax, noRoute, type Refusal, unreadableBody, wrongMethod } from './errors.ts'
+import {
+  echoedCharactersMax,
+  noRoute,
+  type Refusal,
+  temporarilyUnavailable,
+  unreadableBody,
+  wrongMethod,
+} from './errors.ts'
 import type { AnyCapabilityForm } from './form.ts'
 import { bodyBytesMax, createBodyReader } from './request-body.ts'
 import { answerCall } from './sequence.ts'
@@ -24,6 +31,8 @@ const keepAliveTimeoutMs = 72_000
 const handshakeTimeoutMs = 10_000
 /** The maximum time for which a connection stays open after its last answer. */
 const lingerMs = 1_000
+/** How long calls are still accepted on open connections after the host begins to close. A later call could be charged and not answered. */
+export const lastCallsMs = 1_000
 
 /** How clients reach a host. By default, the host uses plain HTTP and ignores forwarded headers. */
 export type Reach = {
@@ -86,11 +95,19 @@ export const createHost = (
       ? refuse(reply, refusal)
       : answerCall(dependencies, { form, request, reply, unreadable: refusal })
   })
+  let lastCallMs = Number.POSITIVE_INFINITY
+  host.addHook('preClose', (done) => {
+    lastCallMs = performance.now() + lastCallsMs
+    done()
+  })
   for (const form of forms)
     host.route({
       method: form.method,
       url: form.path,
-      handler: (request, reply) => answerCall(dependencies, { form, request, reply }),
+      handler: (request, reply) =>
+        performance.now() > lastCallMs
+          ? refuse(reply, temporarilyUnavailable())
+          : answerCall(dependencies, { form, request, reply }),
     })
   return Object.assign(host, { open })
 }
@@ -128,7 +145,7 @@ const openServer = (
     requestTimeout: requestTimeoutMs,
     keepAliveTimeout: keepAliveTimeoutMs,
     exposeHeadRoutes: false,
-    // Requests that arrive on open connections while the host closes are answered as usual, because what they need is closed later.
+    // Requests that arrive on open connections while the host closes are answered at first (see `lastCallsMs`).
     return503OnClosing: false,
     http: server,
     ...(tls === null

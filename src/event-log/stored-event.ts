@@ -11,16 +11,14 @@ const scratch = Buffer.alloc(1_024)
 const namespaceBytes = scratch.write('5a1c9a1f7e0b5c1e9d7c3f6c2b8e4d10', 'hex')
 const nameBytesMax = scratch.length - namespaceBytes
 
-/**
- * Returns the UUIDv5 (RFC 9562 §5.5) of a name. It is deterministic, so that a repeated append or call can be recognized. Throws a RangeError for
- * names longer than 1,008 bytes.
- */
+/** Returns the UUIDv5 (RFC 9562 §5.5) of a name. It is deterministic, so that a repeated append or call can be recognized. */
 export const uuidV5 = (name: string): string => {
   // A UTF-16 code unit has at most three bytes in UTF-8, so the bytes of a short name do not have to be counted.
-  if (name.length * 3 > nameBytesMax && Buffer.byteLength(name) > nameBytesMax)
-    throw new RangeError(`a name of ${Buffer.byteLength(name)} bytes; at most ${nameBytesMax}`)
-  const end = namespaceBytes + scratch.write(name, namespaceBytes)
-  const digest = hash('sha1', scratch.subarray(0, end), 'hex')
+  const fits = name.length * 3 <= nameBytesMax || Buffer.byteLength(name) <= nameBytesMax
+  const named = fits
+    ? scratch.subarray(0, namespaceBytes + scratch.write(name, namespaceBytes))
+    : Buffer.concat([scratch.subarray(0, namespaceBytes), Buffer.from(name)])
+  const digest = hash('sha1', named, 'hex')
   const variant = '89ab'.charAt(Number.parseInt(digest.charAt(16), 16) & 3)
   return `${digest.slice(0, 8)}-${digest.slice(8, 12)}-5${digest.slice(13, 16)}-${variant}${digest.slice(17, 20)}-${digest.slice(20, 32)}`
 }

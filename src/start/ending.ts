@@ -40,6 +40,7 @@ export const listenForEnd = (): Ending => {
   const ending = new AbortController()
   let code: 0 | 1 = 0
   let pause = false
+  let giveUpStart: NodeJS.Timeout | undefined
 
   const close = async (now: Running): Promise<void> => {
     await now
@@ -65,7 +66,7 @@ export const listenForEnd = (): Ending => {
     ending.abort()
     // Only SIGTERM, which service managers send, needs the pause. A person who presses Ctrl-C (SIGINT) should not have to wait.
     pause = 'signal' in why && why.signal === 'SIGTERM'
-    if (running === undefined) setTimeout(() => process.exit(code), startMs)
+    if (running === undefined) giveUpStart = setTimeout(() => process.exit(code), startMs)
     else void close(running)
   }
 
@@ -90,6 +91,7 @@ export const listenForEnd = (): Ending => {
   return {
     started: (now) => {
       running = now
+      clearTimeout(giveUpStart)
       if (ending.signal.aborted) void close(now)
     },
     signal: ending.signal,

@@ -2,6 +2,7 @@ import type { AddressInfo } from 'node:net'
 import type { FastifyInstance } from 'fastify'
 import type { Logger } from 'pino'
 import type { OpenRequests } from '../call/connections.ts'
+import { lastCallsMs } from '../call/route.ts'
 import { type Config, ConfigError } from '../config.ts'
 import { defaultMetricsPort } from '../metrics/host.ts'
 
@@ -60,8 +61,8 @@ export const listenForMetrics = async (
 
 const idleCheckMs = 50
 
-/** Calls are answered within 12 s. On connections that are open for longer, a client has not sent a whole request or does not read its answer. */
-const answersMaxMs = 13_000
+/** The maximum time for a call. On connections that are open for longer, a client has not sent a whole request or does not read its answer. */
+const callMaxMs = 12_000
 
 /** Closes idle connections while the host shuts down, because keep-alive connections would delay the shutdown until they time out. */
 export const closeHost = async (host: FastifyInstance & { readonly open?: OpenRequests }): Promise<void> => {
@@ -69,7 +70,7 @@ export const closeHost = async (host: FastifyInstance & { readonly open?: OpenRe
     // Node.js counts a connection as idle when its answer is complete, even if the answer has not been sent yet.
     if (host.open?.hasUnsent() !== true) host.server.closeIdleConnections()
   }, idleCheckMs)
-  const late = setTimeout(() => host.server.closeAllConnections(), answersMaxMs)
+  const late = setTimeout(() => host.server.closeAllConnections(), lastCallsMs + callMaxMs)
   try {
     await host.close()
   } finally {

@@ -1,6 +1,8 @@
 /** Decision 12: a result is sent only after its facts and its charge are durable. Otherwise nothing is charged. */
 import { connect } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
+import { lastCallsMs } from '../../src/call/route.ts'
 import {
   type Answer,
   houseForFile,
@@ -175,6 +177,31 @@ describe('when the process ends', () => {
     } finally {
       busy.close()
       idle.close()
+      await app.close()
+    }
+  })
+
+  test('a call that arrives so late that its answer could be cut off gets SYS_002 and is free', async () => {
+    const app = await house.another()
+    const late = openRaw(String(app.apiUrl))
+    const partner = await house.partner({ credits: '10' })
+    const before = (await house.eventsOf(partner.organizationId)).length
+    const body = JSON.stringify({ ip: places.london })
+    try {
+      late.write(`POST /v1/ip/lookup HTTP/1.1\r\nHost: x\r\nx-api-key: ${partner.apiKey}\r\n`)
+      await app.leave({ pause: false })
+      const closed = app.close()
+      await sleep(lastCallsMs + 100)
+      late.write(`Content-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`)
+      const [answer] = await late.answers(1)
+      await closed
+      if (answer === undefined) throw new Error('the call was not answered')
+      expectErrorObject(answer, unavailable)
+      expect(answer.headers.get('retry-after')).toMatch(/^[1-9]\d*$/)
+      expect(answer.headers.get('connection')).toBe('close')
+      expect((await house.eventsOf(partner.organizationId)).length).toBe(before)
+    } finally {
+      late.close()
       await app.close()
     }
   })
