@@ -232,13 +232,13 @@ const tooLate = (): never => {
 
 const foundOf = (stream: KeyStream): FoundKey => {
   if (isInDoubt(stream)) return 'in_doubt'
-  const { state, revoked } = stream
+  const { state, ended } = stream
   return state === undefined
     ? undefined
     : {
         ...state,
         // A revocation takes effect when it is delivered, regardless of the clock on the host that revoked the key.
-        endsAtMs: revoked ? Number.NEGATIVE_INFINITY : endsAtMs(state),
+        endsAtMs: ended ? Number.NEGATIVE_INFINITY : endsAtMs(state),
         allowed: state.allowedCidrs.length === 0 ? null : allowList(state.allowedCidrs),
       }
 }

@@ -303,8 +303,8 @@ describe('any events in the stream of a key', () => {
   const revokedFor = (reason: unknown, metadata?: string): Written =>
     written('ApiKeyRevoked', { key_id: keyId, reason }, metadata)
   const revokedAs = (data: string): Written => ({ ...revokedFor('leaked'), data })
-  const rotated = (grace_until: string): Written =>
-    written('ApiKeyRotated', { key_id: keyId, successor_id: 'A0b1C2d3E4f5G6h7', grace_until })
+  const rotated = (grace_until: string, metadata?: string): Written =>
+    written('ApiKeyRotated', { key_id: keyId, successor_id: 'A0b1C2d3E4f5G6h7', grace_until }, metadata)
 
   /** With an event of the second group, the key is refused. */
   const happenings: Readonly<Record<'open' | 'refused', Readonly<Record<string, Written>>>> = {
@@ -326,6 +326,10 @@ describe('any events in the stream of a key', () => {
       'revoked at an invalid time': revokedFor('leaked', envelope(1, '2026-99-99T00:00:00.000Z')),
       'revoked in the future': revokedFor('leaked', envelope(1, '2999-01-01T00:00:00.000Z')),
       'rotated, grace over': rotated(at),
+      'rotated without grace, in the future': rotated(
+        '2999-01-01T00:00:00.000Z',
+        envelope(1, '2999-01-01T00:00:00.000Z'),
+      ),
       'an event of tomorrow': written('ApiKeyPutToSleep', {}),
       'an event of another family': written('PixelBlocked', {}),
     },

@@ -4,8 +4,10 @@ import { Agent, createServer, request, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
+import { freePort } from '../support/free-port.ts'
 import { writeMmdb } from '../support/mmdb-writer.ts'
 import {
   eventually,
@@ -137,8 +139,8 @@ const underLoad = ({ apiUrl }: Service): Load => {
 }
 
 /** Starts calls that wait for an answer from their source. */
-const heldProfiles = async ({ apiUrl }: Service, run: string) => {
-  const asked = Array.from({ length: heldCalls }, async (_, i) => {
+const heldProfiles = async ({ apiUrl }: Pick<Service, 'apiUrl'>, run: string, count = heldCalls) => {
+  const asked = Array.from({ length: count }, async (_, i) => {
     const response = await fetch(`${apiUrl}/v1/profnet/profile`, {
       method: 'POST',
       headers: { 'content-type': 'application/json', 'x-api-key': demo.api_key },
@@ -147,7 +149,11 @@ const heldProfiles = async ({ apiUrl }: Service, run: string) => {
     const body = (await response.json()) as { request_id: string }
     return { status: response.status, requestId: body.request_id }
   })
-  await eventually(async () => (source.held() === heldCalls ? true : undefined))
+  // A call can also fail before its source is asked.
+  await Promise.race([
+    Promise.all(asked),
+    eventually(async () => (source.held() === count ? true : undefined)),
+  ])
   return asked
 }
 
@@ -323,12 +329,32 @@ test('SIGHUP under load: location files and lists are replaced, no call fails, a
   expect(await running.end('SIGTERM')).toBe(0)
 })
 
-test('after SIGTERM during the start, the parts that already run are stopped in order', async () => {
+test('after SIGTERM during the start, calls are answered until the hosts close, and the parts are stopped in order', async () => {
   await writeFile(join(copy, 'city.mmdb'), city('Oldtown'))
-  const starting = startWorker({ ...environment, ROLES: 'api,dashboard,projector,jobs' })
+  const apiUrl = `http://127.0.0.1:${await freePort()}`
+  const starting = startWorker({
+    ...environment,
+    ROLES: 'api,dashboard,projector,jobs',
+    API_PORT: new URL(apiUrl).port,
+  })
   const pidFile = join(dataDir, 'postgres', 'postmaster.pid')
   await eventually(() => stat(pidFile).catch(() => undefined))
-  expect(await starting.end('SIGTERM')).toBe(0)
+  const signalledMs = performance.now()
+  const exited = starting.end('SIGTERM')
+  // A load balancer probes the service, so the service waits before it closes the hosts.
+  const probed = () => fetch(`${apiUrl}/readyz`, { headers: { connection: 'close' } })
+  await eventually(() => probed().catch(() => undefined))
+  const after = (ms: number) => sleep(Math.max(0, signalledMs + ms - performance.now()))
+  // The call is in progress when the time that a start may take after a signal is over.
+  await after(4_000)
+  const held = await heldProfiles({ apiUrl }, 'during-the-start', 1)
+  await after(10_500)
+  source.answer()
+  for (const { status, requestId } of await Promise.all(held)) {
+    expect(status).toBe(200)
+    answeredEver.push(requestId)
+  }
+  expect(await exited).toBe(0)
   await expect(stat(pidFile)).rejects.toThrow('ENOENT')
 })
 
