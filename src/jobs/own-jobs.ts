@@ -137,20 +137,29 @@ export const expireCredits = async (
   )
 }
 
-/** How long the answer to an Idempotency-Key is stored (src/guides/idempotency.md). The key itself stays reserved forever. */
+/** How long the answer to an Idempotency-Key is stored (src/guides/idempotency.md). The key of a charged call stays reserved forever. */
 const answerRetentionHours = 24
 const forgottenAtOnceMax = 10_000
 
-/** Deletes the stored answers of old idempotent calls and returns their number. Call it again until it returns fewer than `forgottenAtOnceMax`. */
+/**
+ * Deletes the stored answers of old idempotent calls and returns their number. The keys of free calls become available again. Call it again until
+ * it returns fewer than `forgottenAtOnceMax`.
+ */
 export const forgetAnswers = async (pool: pg.Pool): Promise<number> => {
-  const { rowCount } = await pool.query(
-    `update idempotent_calls set answer = null
-      where (organization_id, key_hash) in (
-        select organization_id, key_hash from idempotent_calls
-         where answer is not null and answered_at < now() - $1 * interval '1 h' order by answered_at limit $2)`,
+  const { rows } = await pool.query<{ forgotten: number }>(
+    `with old as materialized (
+       select organization_id, key_hash from idempotent_calls
+        where answer is not null and answered_at < now() - $1 * interval '1 h' order by answered_at limit $2),
+     free as (
+       delete from idempotent_calls c using old
+        where (c.organization_id, c.key_hash) = (old.organization_id, old.key_hash) and c.paid_revision is null returning 1),
+     charged as (
+       update idempotent_calls c set answer = null from old
+        where (c.organization_id, c.key_hash) = (old.organization_id, old.key_hash) and c.paid_revision is not null returning 1)
+     select ((select count(*) from free) + (select count(*) from charged))::integer as forgotten`,
     [answerRetentionHours, forgottenAtOnceMax],
   )
-  return rowCount ?? 0
+  return rows[0]?.forgotten ?? 0
 }
 
 type Renewal = { readonly resealed: number; readonly destroyed: readonly string[] }

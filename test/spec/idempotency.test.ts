@@ -239,6 +239,26 @@ describe('after the stored answer is deleted', () => {
     expect(await chargesOf(house, partner)).toHaveLength(1)
   })
 
+  test('the key of a free call can be used for another call, which is charged once', async () => {
+    const partner = await house.partner({ credits: '10' })
+    expectCredits(await lookup(partner, places.unknown, 'free'), '0', '10')
+    expect((await lookup(partner, places.london, 'free')).body.code).toBe('IDEMP_001')
+    await forget(house, partner)
+    for (const charged of ['1', '0'])
+      expectCredits(await lookup(partner, places.london, 'free'), charged, '9')
+    expect(await chargesOf(house, partner)).toHaveLength(1)
+  })
+
+  test('the key of a charged call can never be used for another call', async () => {
+    const partner = await house.partner({ credits: '10' })
+    await lookup(partner, places.london, 'taken')
+    await forget(house, partner)
+    expect((await lookup(partner, places.unknown, 'taken')).body.code).toBe('IDEMP_001')
+    await house.query('delete from idempotent_calls where organization_id = $1', [partner.organizationId])
+    expect((await lookup(partner, places.unknown, 'taken')).body.code).toBe('IDEMP_001')
+    expect(await chargesOf(house, partner)).toHaveLength(1)
+  })
+
   test('a call that was refused for lack of credits is not free', async () => {
     const partner = await house.partner({ credits: '0' })
     expect((await lookup(partner, places.london, 'unpaid')).status).toBe(402)
