@@ -12,7 +12,8 @@ import { firstInLedger } from '../../ledger/read-ledger.ts'
 import { collectedUntil } from '../../ledger/rerate/plan.ts'
 import { evolveRun, termsOf } from '../../ledger/rerate/run.ts'
 import { costsChangedSince } from '../../ledger/rerate/since.ts'
-import { approvalRefusal } from '../approval.ts'
+import { approvalRefusal, approvers } from '../approval.ts'
+import type { OperatorState } from '../users/operators.ts'
 import { type ProvedRun, provedRun } from './proof.ts'
 
 type Rerating = Pick<Foundation, 'eventLog' | 'ledger' | 'checkpoints' | 'secrets'>
@@ -73,24 +74,31 @@ type Approval = {
 }
 
 /** Throws `CommandRefused` if the actor may not approve the run, or the run has ended. */
-export const refuseApproval = (found: ProvedRun, approval: Omit<Approval, 'run'>): void => {
+export const refuseApproval = (
+  found: ProvedRun,
+  approval: Omit<Approval, 'run'>,
+  operators: OperatorState,
+): void => {
   refuseEnded(found)
-  const why = approvalRefusal({ ...approval, proposer: found.proposed.by, approver: approval.actor })
+  const { actor: approver, twoPerson } = approval
+  const why = approvalRefusal({ proposer: found.proposed.by, approver, twoPerson, operators })
   if (why !== null) refuse(why)
 }
 
 /** Approves a run; a second approval changes nothing. Throws `CommandRefused` if the actor may not approve it. */
-export const approveRerate = async (foundation: Rerating, approval: Approval): Promise<ProvedRun> =>
-  appendToRun(await changing(foundation, approval), (found) => {
+export const approveRerate = async (foundation: Rerating, approval: Approval): Promise<ProvedRun> => {
+  const operators = await approvers(foundation.eventLog, approval.twoPerson)
+  return appendToRun(await changing(foundation, approval), (found) => {
     refuseEnded(found)
     if (found.approved !== null) return null
-    refuseApproval(found, approval)
+    refuseApproval(found, approval, operators)
     const { run, proposed } = found
     return {
       type: 'RerateApproved',
       data: { run, plan_digest: proposed.plan_digest, approver: approval.actor },
     }
   })
+}
 
 /** Abandons a run. Adjustments that were already made remain. */
 export const abandonRerate = async (
@@ -143,7 +151,7 @@ export const refuseApplying = (found: ProvedRun, { twoPerson }: { readonly twoPe
   if (approved === null || approved.planDigest !== proposed.plan_digest)
     throw new CommandRefused(`${run} is not approved; see "rerate approve"`)
   // The approval in the stream is checked again, because it counts only if the approver had the right to approve.
-  const why = approvalRefusal({ proposer: proposed.by, approver: approved.by, twoPerson })
+  const why = approvalRefusal({ proposer: proposed.by, approver: approved.by, twoPerson, operators: null })
   if (why !== null) refuse(`${run} was not approved by an authorized person: ${why}`)
 }
 

@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { payingOf } from '../../events/test-organization.ts'
+import { approvers } from '../approval.ts'
 import { type Context, command, type Plan } from '../declare.ts'
 import { instant, organization, prices, reason } from '../fields.ts'
 import { organizationsOf, progressText } from '../ledgers/ledgers.ts'
@@ -90,10 +91,11 @@ const approve = command({
   summary: 'approve a plan; with TWO_PERSON=on, by a second person',
   input: z.object(runFields),
   changes: { of: 'money', asks: 'always' },
-  plan: (context, input) => {
-    const { operator, twoPerson } = context
+  plan: async (context, input) => {
+    const { foundation, operator, twoPerson } = context
+    const operators = await approvers(foundation.eventLog, twoPerson)
     return planOf(context, input, {
-      refuse: (found) => refuseApproval(found, { actor: operator.actor, twoPerson }),
+      refuse: (found) => refuseApproval(found, { actor: operator.actor, twoPerson }, operators),
       says: `Approve ${input.run}: "rerate apply" can then write its adjustments.`,
     })
   },

@@ -22,6 +22,8 @@ export type LoggedUser = {
   readonly role: UserRole
   readonly organizationId: string | null
   readonly createdBy: string
+  /** The actors who created or invited the user, or set the user's password. Each of them could act as the user. */
+  readonly accessSetBy: ReadonlySet<string>
   readonly disabled: (Noted & { readonly reason: string }) | null
 }
 
@@ -75,6 +77,7 @@ export const noOperators: OperatorState = {
 const folded = {
   UserCreated: true,
   UserRoleChanged: true,
+  UserPasswordChanged: true,
   UserDisabled: true,
   UserEnabled: true,
   UserInvited: true,
@@ -149,12 +152,24 @@ const foldUser = (
         organizationId,
         disabled,
         createdBy: before?.createdBy ?? by,
+        accessSetBy: before?.accessSetBy ?? new Set([by]),
       })
+      return
+    }
+    case 'UserPasswordChanged': {
+      const known = users.get(event.data.user)
+      if (known?.createdAt !== event.data.user_created_at || provedUserOf(by) === known.user) return
+      users.set(known.user, { ...known, accessSetBy: new Set([...known.accessSetBy, by]) })
       return
     }
     default:
   }
 }
+
+/** Whether an actor could act as a user, because the actor set up the user's access or has seen a valid token of the user. */
+export const couldActAs = ({ users, tokens }: OperatorState, actor: string, user: string): boolean =>
+  users.get(user)?.accessSetBy.has(actor) === true ||
+  [...tokens.values()].some((one) => one.user === user && one.issuedBy === actor && one.revoked === null)
 
 /** The inviter counts as the creator of the user. Earlier events name the person who accepted the invitation. */
 const inviterOr = (
