@@ -24,7 +24,9 @@ const whole = ({ min, max }: { min: number; max: number }, says: string) =>
     .string()
     .refine((text) => /^[1-9]\d{0,8}$/.test(text) && Number(text) >= min && Number(text) <= max, says)
     .transform(Number)
-const roleName = z.enum(['api', 'dashboard', 'projector', 'jobs'])
+const roleName = z.enum(['api', 'dashboard', 'projector', 'jobs'], {
+  error: ({ input }) => `"${input}" is not a role; the roles are api, dashboard, projector and jobs`,
+})
 
 const list = (text: string): string[] =>
   text

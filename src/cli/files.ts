@@ -1,6 +1,7 @@
 import { readFile, stat } from 'node:fs/promises'
 import { resolve } from 'node:path'
 import { InputFault } from '../administration/input.ts'
+import { codeOf } from '../event-log/directory.ts'
 
 const packageRoot = resolve(import.meta.dirname, '../..')
 
@@ -24,7 +25,10 @@ export const readTextFile = async (field: string, path: string, bytesMax: number
     if (size > bytesMax) throw new RangeError(`it has ${size} bytes, but the maximum is ${bytesMax}`)
     return await readFile(path, 'utf8')
   } catch (error) {
-    throw new InputFault(field, `${path} cannot be read: ${reasonOf(error)}`)
+    throw new InputFault(
+      field,
+      codeOf(error) === 'ENOENT' ? `there is no file ${path}` : `${path} cannot be read: ${reasonOf(error)}`,
+    )
   }
 }
 

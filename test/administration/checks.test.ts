@@ -214,7 +214,7 @@ describe('jobs', () => {
     lines('jobs', { pool: databaseSaying([/as made/, [{ made: true }]], [/pgboss.queue/, rows]) })
   const oldest = (ago: string) => `scheduled jobs: 1; the oldest success is ${ago} old (checkpoint)`
   const scheduled = (ago: string) =>
-    `scheduled jobs: 1; checkpoint was scheduled ${ago} ago and has not succeeded yet`
+    `scheduled jobs: 1; checkpoint was scheduled ${ago} ago and has not completed its first run yet`
 
   test.each([
     [{ done_ms: 49 * hourMs }, [`ok: ${oldest('2 days')}`]],

@@ -116,7 +116,9 @@ export const rowChecks: readonly Check<InDatabase>[] = [
       const found = [
         measured(
           oldestSeconds,
-          `waiting messages: ${count}, the oldest for ${durationText(oldestSeconds * 1_000)}`,
+          count === 0
+            ? 'no messages are waiting'
+            : `waiting messages: ${count}, the oldest for ${durationText(oldestSeconds * 1_000)}`,
         ),
       ]
       if (disabled > 0)
@@ -294,7 +296,7 @@ function jobsFound(rows: readonly JobRow[]): Found[] {
       seconds,
       `scheduled jobs: ${rows.filter(({ cron }) => cron !== null).length}; ${
         oldest?.done_ms == null
-          ? `${oldest?.name} was scheduled ${durationText(seconds * 1_000)} ago and has not succeeded yet`
+          ? `${oldest?.name} was scheduled ${durationText(seconds * 1_000)} ago and has not completed its first run yet`
           : `the oldest success is ${durationText(seconds * 1_000)} old (${oldest.name})`
       }`,
     ),

@@ -220,7 +220,9 @@ const revokeKey = command({
   plan: async ({ foundation }, { key: keyId, organization: organizationId }) => {
     const state = await keyToChange(foundation, { keyId, organizationId }, 'revoke')
     return {
-      says: [`Revoke ${keyText(keyId, state)}: every process refuses it within a second, permanently.`],
+      says: [
+        `Revoke ${keyText(keyId, state)}: it stops working in every process, usually within a second. This cannot be undone.`,
+      ],
       json: { api_key_id: keyId, organization_id: state?.organizationId ?? null },
     }
   },
@@ -259,7 +261,7 @@ const replaceLeakedKey = command({
     return {
       says: [
         key.revokedAt === null
-          ? `Revoke ${keyText(keyId, key)}: every process refuses it within a second, permanently.`
+          ? `Revoke ${keyText(keyId, key)}: it stops working in every process, usually within a second. This cannot be undone.`
           : `The key ${keyId} was revoked at ${key.revokedAt}.`,
         successor.says,
         ...(choice === null ? ['No calls were chosen: nothing is refunded.'] : refundsSaid(would)),

@@ -94,7 +94,7 @@ const statement = exported({
   anyHistory: true,
   types: ['text/csv', 'application/jsonl'],
   file: ({ organization: id, month: of, csv: asCsv, jsonl }) => {
-    if (asCsv && jsonl) throw new InputFault('csv', 'give --csv or --jsonl, not both')
+    if (asCsv && jsonl) throw new InputFault('csv', 'choose CSV or JSON Lines, not both')
     if (asCsv) return { name: `${id}-${of}.csv`, type: 'text/csv' }
     return jsonl ? { name: `${id}-${of}.jsonl`, type: 'application/jsonl' } : null
   },

@@ -20,7 +20,7 @@ const showPrices = query({
   summary: 'show price books: in force, future and proposed',
   input: z.object({
     name: priceName({
-      label: 'Only',
+      label: 'Price book',
       help: 'a version, such as 2, or a proposal, such as p3',
     }).optional(),
     at: instant({ label: 'At (UTC)', help: 'ISO 8601 instant (default: now)' }).optional(),

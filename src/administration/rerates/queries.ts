@@ -129,7 +129,7 @@ export const planSections = ({ proposed, ledgers }: ReratePlan, done?: ProvedRun
       prices: book.version === null ? 'not published' : `price book ${book.version}`,
       reason,
       calls,
-      cost_something_else: calls_affected,
+      calls_with_another_cost: calls_affected,
       given_back: given,
       taken,
       difference: differenceOf(proposed),
@@ -139,7 +139,7 @@ export const planSections = ({ proposed, ledgers }: ReratePlan, done?: ProvedRun
           ? "the installation's secret"
           : `key ${proposed.signature.signed_by}`,
     },
-    ...(book.version === null ? ['Its prices', book.rules] : []),
+    ...(book.version === null ? ['Prices of this re-rate', book.rules] : []),
     ledgers.length > shown.length ? `The first ${shown.length} of ${ledgers.length} ledgers` : 'Ledgers',
     shown.map((ledger) => ledgerRow(ledger, done)),
     ...shown.flatMap(ledgerSections),
@@ -152,11 +152,11 @@ const ledgerRow = (ledger: RerateLedgerPlanned, done?: ProvedRun['done']) => {
   return {
     organization_id,
     calls,
-    cost_something_else: calls_affected,
+    calls_with_another_cost: calls_affected,
     difference: differenceOf(ledger),
     balance,
     cannot_be_collected: uncollected,
-    could_not_be_paid_then:
+    calls_beyond_the_balance:
       unaffordable.calls === 0
         ? 0
         : `${unaffordable.calls}, such as ${unaffordable.first.slice(0, 3).join(', ')}`,

@@ -150,7 +150,7 @@ const domainList = async (
   remedy: listsRemedy,
   from:
     readRefreshed(vendoredListFolder, list) === null
-      ? `the packages ${packages}`
+      ? `the ${packages.includes(',') ? 'packages' : 'package'} ${packages}`
       : `"lists refresh", written ${(await stat(listPath(vendoredListFolder, list))).mtime.toISOString().slice(0, 10)}`,
   holds: `${grouped(vendoredDomains().raw[list].size)} domains`,
 })
