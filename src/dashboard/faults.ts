@@ -68,7 +68,7 @@ export const faultShown = (error: FastifyError): ShownFault => {
       status: 409,
       title: 'Already sent',
       advice:
-        'This form was already sent, so nothing was changed this time. Open the page again to see the result or to make another change.',
+        'This form was sent before, so nothing was changed this time. To see the result of the first time, open the page of what it changes. To make another change, open the form again.',
     }
   if (error instanceof CommandRefused)
     return { status: 422, title: 'Not done', advice: `${capitalized(error.message)}.` }

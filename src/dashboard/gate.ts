@@ -53,7 +53,8 @@ export const gate = (context: Dashboard) => {
     const standing = user === undefined ? null : await context.users.standing(user)
     if (standing?.kind !== 'acts') {
       if (user !== undefined) await request.session.destroy()
-      return reply.redirect(withNext('/login', nextOf(request.url)), 303)
+      const unsent = request.method !== 'GET' && request.method !== 'HEAD'
+      return reply.redirect(withNext('/login', nextOf(request.url), unsent ? { unsent: 'yes' } : {}), 303)
     }
     request.standing = standing
     const led = chooseFirst(context.settings, standing, request, reply)

@@ -54,5 +54,11 @@ export const chooseFirst = (
 }
 
 /** A URL that contains the page to open afterwards. */
-export const withNext = (path: '/me' | '/login' | '/login/code', next: string): string =>
-  next === '/' ? path : `${path}?next=${encodeURIComponent(next)}`
+export const withNext = (
+  path: '/me' | '/login' | '/login/code',
+  next: string,
+  more: Readonly<Record<string, string>> = {},
+): string => {
+  const query = new URLSearchParams({ ...(next === '/' ? {} : { next }), ...more }).toString()
+  return query === '' ? path : `${path}?${query}`
+}

@@ -39,7 +39,9 @@ export const visitorRoutes = (pages: FastifyInstance, context: Dashboard): void 
     const notice =
       query.text('invited') === 'yes'
         ? 'Your password is set. Sign in with it.'
-        : idleNotice(request, context)
+        : query.text('unsent') === 'yes'
+          ? 'You were signed out before your form arrived, so nothing was changed. Sign in, then fill in the form again.'
+          : idleNotice(request, context)
     return sendSignIn(context, request, reply, { next, notice })
   })
 

@@ -389,7 +389,10 @@ describe('a session ends', () => {
         '/commands/ledger/reconcile',
         new URLSearchParams({ _csrf: csrf }).toString(),
       )
-      expect(headers.location).toBe('/login?next=%2Fcommands%2Fledger%2Freconcile')
+      expect(headers.location).toBe('/login?next=%2Fcommands%2Fledger%2Freconcile&unsent=yes')
+      expect((await browser.get(String(headers.location))).body).toContain(
+        'You were signed out before your form arrived, so nothing was changed.',
+      )
       expect(await room.foundation.eventLog.head()).toBe(before)
     })
   })

@@ -1,5 +1,6 @@
+import { createHash } from 'node:crypto'
 import { expect, test } from 'vitest'
-import { EventDataError, encodeEvent } from '../../src/event-log/stored-event.ts'
+import { EventDataError, encodeEvent, uuidV5 } from '../../src/event-log/stored-event.ts'
 import { catalogue, type DomainEvent } from '../../src/events/catalogue.ts'
 
 /** An event is written only if its own schema can read it again. */
@@ -95,4 +96,22 @@ test('the refusal does not repeat the refused text', () => {
 test('data at its limits is written unchanged', () => {
   const data = { ...granted, reason: 'a'.repeat(200) }
   expect(encode({ type: 'CreditGranted', data })).toMatchObject({ data: JSON.stringify(data) })
+})
+
+test('the id of a name of any length is its UUIDv5', () => {
+  const namespace = Buffer.from('5a1c9a1f7e0b5c1e9d7c3f6c2b8e4d10', 'hex')
+  for (const name of [
+    '',
+    'a',
+    'x'.repeat(1_008),
+    'x'.repeat(1_009),
+    'ü'.repeat(504),
+    '金'.repeat(337),
+    'x'.repeat(60_000),
+  ]) {
+    const bytes = createHash('sha1').update(namespace).update(name).digest().subarray(0, 16)
+    bytes[6] = ((bytes[6] ?? 0) & 0x0f) | 0x50
+    bytes[8] = ((bytes[8] ?? 0) & 0x3f) | 0x80
+    expect(uuidV5(name).replaceAll('-', '')).toBe(bytes.toString('hex'))
+  }
 })
