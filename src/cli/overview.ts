@@ -31,5 +31,5 @@ const closing = [
   `"<noun> --help" lists its verbs, "<noun> <verb> --help" the parameters of a verb. --json prints one JSON document.`,
   'Commands that change something accept --dry-run, which only shows the changes, and --yes, which makes them without asking.',
   'OPERATOR_TOKEN proves your identity. --as NAME and OPERATOR only record an unverified name.',
-  'Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. --version prints the release.',
+  'Exit codes: 0 done, 1 failed, 2 wrong usage or missing --yes, 130 interrupted. --version prints the release.',
 ]

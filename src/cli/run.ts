@@ -17,7 +17,7 @@ import { answerTo, isTerminal } from './terminal.ts'
 
 /**
  * Runs a command of the operators' command line. The service does not have to be running. Resolves with the exit code: 0 done, 1
- * failed, 2 wrong usage, 130 interrupted by Ctrl-C.
+ * failed, 2 wrong usage or missing --yes, 130 interrupted by Ctrl-C.
  */
 export const runCommandLine = async (args: string[]): Promise<number> => {
   const words = withFlagsBehind(args).filter((word, i) => i > 0 || word !== 'help')
