@@ -4,18 +4,18 @@ import { couldActAs, noOperators, type OperatorState, operatorsSince } from './u
 
 /**
  * The rule for approving price books and re-rates. With `twoPerson`, a second person must approve, and both must be verified users.
- * A user as whom the proposer could act is not a second person. Without `twoPerson`, one person is enough.
+ * A user does not count if the proposer could act as that user. Without `twoPerson`, one person is enough.
  */
 type ApprovalAsked = {
   readonly proposer: string
   readonly approver: string
   readonly twoPerson: boolean
-  /** See `approvers`. Null for an earlier approval, of which only the names are checked. */
+  /** See `readOperators`. Null for an earlier approval, of which only the names are checked. */
   readonly operators: OperatorState | null
 }
 
 /** The users and tokens that an approval depends on. They are not read if one person is enough. */
-export const approvers = async (
+export const readOperators = async (
   eventLog: Pick<EventLog, 'read'>,
   twoPerson: boolean,
 ): Promise<OperatorState> => (twoPerson ? operatorsSince(eventLog, noOperators) : noOperators)

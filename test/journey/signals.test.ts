@@ -149,11 +149,7 @@ const heldProfiles = async ({ apiUrl }: Pick<Service, 'apiUrl'>, run: string, co
     const body = (await response.json()) as { request_id: string }
     return { status: response.status, requestId: body.request_id }
   })
-  // A call can also fail before its source is asked.
-  await Promise.race([
-    Promise.all(asked),
-    eventually(async () => (source.held() === count ? true : undefined)),
-  ])
+  await eventually(async () => (source.held() === count ? true : undefined))
   return asked
 }
 

@@ -1,14 +1,12 @@
-import { access } from 'node:fs/promises'
-import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import type { Logger } from 'pino'
 import { type Config, ConfigError } from '../../config.ts'
 import { type Closing, createClosing } from '../../foundation/closing.ts'
-import { placeIn } from '../../foundation/embedded/cluster.ts'
 import { startEmbeddedPostgres } from '../../foundation/embedded/server.ts'
 import { isBegun } from '../../foundation/installation-key.ts'
 import { type NamedEventLog, openNamed, telling } from '../../foundation/open-event-log.ts'
+import { holdsData } from '../../foundation/secret-key.ts'
 import { CommandRefused } from '../../ledger/command.ts'
 import { InputFault } from '../input.ts'
 import { type Copied, type CopyProgress, copyEventLog } from './copy-event-log.ts'
@@ -47,11 +45,10 @@ export const copyBetween = async (
 
 const ownPostgres = async (config: Config, logger: Logger, closing: Closing): Promise<NamedEventLog> => {
   if (config.DATABASE_URL !== undefined) return { variable: 'DATABASE_URL', url: config.DATABASE_URL }
-  await access(join(placeIn(config.DATA_DIR).cluster, 'PG_VERSION')).catch(() => {
+  if (!(await holdsData(config.DATA_DIR)))
     throw new ConfigError(
       `DATA_DIR: ${config.DATA_DIR} contains no embedded PostgreSQL. Set DATA_DIR to the directory of the installation, or give the source with --from`,
     )
-  })
   const { serviceUrl, stop } = await startEmbeddedPostgres({ dataDir: config.DATA_DIR, logger })
   closing.add(stop)
   return { variable: 'DATA_DIR', url: serviceUrl }

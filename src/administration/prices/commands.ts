@@ -4,7 +4,7 @@ import type { RuleChange } from '../../billing/price-rules.ts'
 import { knownRules } from '../../billing/tariff.ts'
 import type { PriceBookRule } from '../../events/prices.ts'
 import { CommandRefused } from '../../ledger/command.ts'
-import { approvalRefusal, approvers } from '../approval.ts'
+import { approvalRefusal, readOperators } from '../approval.ts'
 import { type Context, command } from '../declare.ts'
 import {
   choice,
@@ -126,7 +126,7 @@ const approve = command({
     const number = proposalIn(proposal)
     const found = await proposalAt(foundation, number, Date.now())
     const { proposed, proposer, effective_from, reason: why } = found.proposal
-    const operators = await approvers(foundation.eventLog, twoPerson)
+    const operators = await readOperators(foundation.eventLog, twoPerson)
     const refused =
       found.gone ?? approvalRefusal({ proposer: proposed.by, approver: operator.actor, twoPerson, operators })
     if (refused !== null) throw new CommandRefused(refused)

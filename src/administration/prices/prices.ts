@@ -23,7 +23,7 @@ import { priceBookStream } from '../../events/streams.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
 import { CommandRefused } from '../../ledger/command.ts'
 import { readPrices } from '../../ledger/prices/price-stream.ts'
-import { approvalRefusal, approvers } from '../approval.ts'
+import { approvalRefusal, readOperators } from '../approval.ts'
 import { InputFault, type PriceName } from '../input.ts'
 import { provedUserOf } from '../operator.ts'
 
@@ -135,7 +135,7 @@ export const approvePriceBook = async (
   { eventLog }: Log,
   { proposal, actor, twoPerson }: { proposal: number; actor: string; twoPerson: boolean },
 ): Promise<PriceBookPublished> => {
-  const operators = await approvers(eventLog, twoPerson)
+  const operators = await readOperators(eventLog, twoPerson)
   const { data } = await decideNext(eventLog, actor, (prices, nowMs) => {
     const decision = approveProposal(prices, { proposal, approver: actor, nowMs })
     const proposer = prices.proposals.find((one) => one.proposal === proposal)?.proposed.by

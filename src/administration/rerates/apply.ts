@@ -12,7 +12,7 @@ import { firstInLedger } from '../../ledger/read-ledger.ts'
 import { collectedUntil } from '../../ledger/rerate/plan.ts'
 import { evolveRun, termsOf } from '../../ledger/rerate/run.ts'
 import { costsChangedSince } from '../../ledger/rerate/since.ts'
-import { approvalRefusal, approvers } from '../approval.ts'
+import { approvalRefusal, readOperators } from '../approval.ts'
 import type { OperatorState } from '../users/operators.ts'
 import { type ProvedRun, provedRun } from './proof.ts'
 
@@ -87,7 +87,7 @@ export const refuseApproval = (
 
 /** Approves a run; a second approval changes nothing. Throws `CommandRefused` if the actor may not approve it. */
 export const approveRerate = async (foundation: Rerating, approval: Approval): Promise<ProvedRun> => {
-  const operators = await approvers(foundation.eventLog, approval.twoPerson)
+  const operators = await readOperators(foundation.eventLog, approval.twoPerson)
   return appendToRun(await changing(foundation, approval), (found) => {
     refuseEnded(found)
     if (found.approved !== null) return null

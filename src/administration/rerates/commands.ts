@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { payingOf } from '../../events/test-organization.ts'
-import { approvers } from '../approval.ts'
+import { readOperators } from '../approval.ts'
 import { type Context, command, type Plan } from '../declare.ts'
 import { instant, organization, prices, reason } from '../fields.ts'
 import { organizationsOf, progressText } from '../ledgers/ledgers.ts'
@@ -93,7 +93,7 @@ const approve = command({
   changes: { of: 'money', asks: 'always' },
   plan: async (context, input) => {
     const { foundation, operator, twoPerson } = context
-    const operators = await approvers(foundation.eventLog, twoPerson)
+    const operators = await readOperators(foundation.eventLog, twoPerson)
     return planOf(context, input, {
       refuse: (found) => refuseApproval(found, { actor: operator.actor, twoPerson }, operators),
       says: `Approve ${input.run}: "rerate apply" can then write its adjustments.`,

@@ -265,11 +265,13 @@ type Asking = { readonly ask: Ask; readonly lastSeen: LastSeen }
 
 type PageAsked = { readonly stream: string; readonly from: number; readonly max: number }
 type Page = { readonly segments: readonly SegmentRow[]; readonly complete: boolean }
-/** Returns null if there is no such stream. */
+/** Returns null if the stream does not exist. */
 type ReadPage = (asked: PageAsked) => Promise<Page | null>
 
 const pagesMax = 64
 const pagesWaitingMax = 10_000
+/** Leaves a connection of the pool for other queries. */
+const pageQueriesMax = 3
 
 /**
  * Reads pages forwards. Pages that are requested in one turn of the event loop share a query, because many writers read their ledgers at the
@@ -294,7 +296,7 @@ const createForwardPages = ({ ask }: Pick<Asking, 'ask'>): ReadPage => {
       })
     },
     batchMax: pagesMax,
-    underWayMax: 3,
+    underWayMax: pageQueriesMax,
     waitingMax: pagesWaitingMax,
     refusal: () => new Unavailable('the event log is busy: too many streams are being read'),
   })
